@@ -54,6 +54,7 @@ static void serve_start(void)
 {
 	struct pawl_config pc;
 	pawl_var_t weights[ENGINES];
+	struct serve_how how = { 0 };
 	struct loop *l;
 	unsigned int i;
 	char err[256], dir[] = "/tmp/pawl-fuzz-XXXXXX", path[64];
@@ -105,7 +106,7 @@ static void serve_start(void)
 	version = (struct version){ .e = &entry, .refs = 1, .home = &sv->port };
 	version.stats.batch = calloc(8, sizeof(*version.stats.batch));
 	memcpy(version.weights, weights, sizeof(weights));
-	if (serve_model_load(dir, "m", 1, &version.m, err, sizeof(err)))
+	if (serve_model_load(dir, "m", 1, &how, &version.m, err, sizeof(err)))
 		fuzz_broken("the model: %s", err);
 	unlink(path);
 	rmdir(dir);

@@ -2,7 +2,7 @@
 /*
  * model_run.c - runs a model of a folder, for test_models.py.
  *
- *	model_run [-w WORKERS] [-t TILES] [-n TIMES] [-mqlrF] DIR [DIMS:FILE]... [> outputs]
+ *	model_run [-w WORKERS] [-t TILES] [-n TIMES] [-mqlrbF] DIR [DIMS:FILE]... [> outputs]
  *
  * DIMS are the sizes of an input, such as 1,3,224,224; FILE has its data.  The data of all
  * outputs goes to the standard output, and a line about each output to the standard error.
@@ -10,6 +10,8 @@
  * allocates: by us, and by oneDNN.  -q: no outputs, but the median time of TIMES runs.
  * -l: as -q, and the shortest time of each layer, in microseconds.
  * -r: say whether the rows are apart, so that requests may share a run.
+ * -b: in onnxruntime; without it only what pawl lacks runs there.  The variable ONNXRUNTIME is
+ * its path.
  * -F: first run the model with a deadline in the past, cancel a run, and move the slot to an
  * engine without workers and back.
  * Exit status: 0, or 2 if the model or a shape is refused, with the reason.
@@ -146,6 +148,7 @@ int main(int argc, char **argv)
 	struct serve_shape shapes[MAX_IO] = { { 0 } };
 	struct pawl_config cfg;
 	struct pawl_engine *e;
+	struct serve_how how = { .backend = BACKEND_AUTO };
 	struct serve_model *m;
 	struct serve_slot *s;
 	char err[512] = "";
@@ -157,7 +160,7 @@ int main(int argc, char **argv)
 	struct serve_step st;
 	unsigned int k, o;
 
-	while ((opt = getopt(argc, argv, "w:t:n:mqlrF")) != -1)
+	while ((opt = getopt(argc, argv, "w:t:n:mqlrbF")) != -1)
 		switch (opt) {
 		case 'w':
 			workers = atoi(optarg);
@@ -180,6 +183,9 @@ int main(int argc, char **argv)
 		case 'r':
 			rows = true;
 			break;
+		case 'b':
+			how.backend = BACKEND_ONNXRUNTIME;
+			break;
 		case 'F':
 			faults = true;
 			break;
@@ -188,7 +194,8 @@ int main(int argc, char **argv)
 		}
 	if (optind >= argc || times < 1)
 		return 1;
-	rc = serve_model_load(argv[optind], "test", 1, &m, err, sizeof(err));
+	serve_onnxruntime(getenv("ONNXRUNTIME"));
+	rc = serve_model_load(argv[optind], "test", 1, &how, &m, err, sizeof(err));
 	if (rc) {
 		fprintf(stderr, "%s\n", err);
 		return 2;
@@ -240,7 +247,7 @@ int main(int argc, char **argv)
 			(size_t)count(shapes[k].rank, shapes[k].dims);
 		FILE *f = file ? fopen(file + 1, "rb") : NULL;
 
-		if (!f || fread(serve_slot_input(s, k), 1, n, f) != n) {
+		if (!f || fread(serve_slot_input(s, k, n), 1, n, f) != n) {
 			fprintf(stderr, "model_run: cannot read %zu bytes of input %u\n", n, k);
 			return 1;
 		}
@@ -278,7 +285,7 @@ int main(int argc, char **argv)
 		printf("%.3f\n", ms[times / 2]);
 	for (o = 0; o < m->noutputs && !quiet; o++) {
 		const struct serve_shape *sh = serve_slot_output_shape(s, o);
-		size_t n = type_size(m->outputs[o].type) * (size_t)count(sh->rank, sh->dims);
+		size_t n = serve_slot_output_bytes(s, o);
 
 		fprintf(stderr, "output %s %d", m->outputs[o].name, m->outputs[o].type);
 		for (k = 0; k < sh->rank; k++)

@@ -35,4 +35,5 @@ if [ "${1:-}" = --speed ]; then
 	shift
 	exec "$venv/bin/python" "$here/speed.py" "$@"
 fi
-exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$here/test_models.py" "$@"
+exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$here/test_models.py" \
+	"$here/test_backend.py" "$@"

@@ -759,7 +759,7 @@ def test_operator_of_another_domain_is_refused(tmp_path):
      "mode"),
     (case("Pad", [(2, 3), const([0, 1, 0, 1])], mode="reflect"), "mode"),
     (case("Conv", [(1, 1, 3, 3, 3), W(1, 1, 2, 2, 2)]), "kernel_shape"),
-    (case("Softmax", [(2, 3)], 6), "operator set 6"),
+    (case("Softmax", [(2, 3)], 6), "operator set: 6"),
     (case("MaxPool", [(2, 3, 4, 4)], kernel_shape=[0, 2]), "out of range"),
     (case("LeakyRelu", [(2, 3)], alpha=1), "attribute 'alpha'"),
     (case("MaxPool", [(2, 3, 4)], kernel_shape=[2], dilations=[2], auto_pad="SAME_LOWER"),

@@ -31,6 +31,8 @@ static const char help_text[] =
 "                           --port is 0)\n"
 "  -i, --io-threads=N       threads for connections (1)\n"
 "  -w, --workers=N          threads that run layers (number of CPUs, less one)\n"
+"      --onnxruntime=PATH   its library, or a folder or environment of Python that has it\n"
+"      --backend=WHICH      auto, native, or onnxruntime for all models (auto)\n"
 "      --ready=WHICH        models that health/ready needs: any or all (all)\n"
 "  -h, --help               print this\n"
 "\n"
@@ -47,6 +49,8 @@ static const struct option long_options[] = {
 	{ "io-threads", required_argument, NULL, 'i' },
 	{ "workers", required_argument, NULL, 'w' },
 	{ "ready", required_argument, NULL, 'y' },
+	{ "onnxruntime", required_argument, NULL, 'o' },
+	{ "backend", required_argument, NULL, 'b' },
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
 };
@@ -54,7 +58,8 @@ static const struct option long_options[] = {
 /* Where a value of a key goes, and what it may be. */
 struct key {
 	const char *name;
-	enum { TEXT, UINT, PORT, READY, U64, SECONDS, MILLISECONDS, MICROSECONDS, SIZES } kind;
+	enum { TEXT, WORDS, UINT, PORT, READY, BACKEND, U64, SECONDS, MILLISECONDS, MICROSECONDS,
+	       SIZES } kind;
 	size_t at;
 	uint64_t min, max;
 };
@@ -68,6 +73,7 @@ static const struct key server_keys[] = {
 	{ "port", UINT, SERVER(port), 0, 65535 },
 	{ "grpc_port", PORT, SERVER(grpc_port), 0, 65535 },
 	{ "ready", READY, SERVER(ready_any), 0, 1 },
+	{ "onnxruntime", TEXT, SERVER(onnxruntime), 0, 0 },
 	{ "io_threads", UINT, SERVER(loops), 1, MAX_LOOPS },
 	{ "workers", UINT, SERVER(workers), 1, 1024 },
 	{ "max_connections", UINT, SERVER(max_connections), 1, 1000000 },
@@ -85,6 +91,7 @@ static const struct key server_keys[] = {
 };
 
 #define MODEL(field) offsetof(struct model_conf, field)
+#define MAX_BATCH_KEY 0			/* in this table */
 static const struct key model_keys[] = {
 	{ "max_batch", UINT, MODEL(max_batch), 0, 4096 },
 	{ "max_delay_us", MICROSECONDS, MODEL(delay_ns), 0, 60000000 },
@@ -95,6 +102,9 @@ static const struct key model_keys[] = {
 	{ "weight", UINT, MODEL(weight), 1, 1000 },
 	{ "instances", UINT, MODEL(instances), 1, 1024 },
 	{ "timeout_ms", MILLISECONDS, MODEL(timeout_ns), 0, 86400000 },
+	{ "backend", BACKEND, MODEL(backend), 0, 0 },
+	{ "threads", UINT, MODEL(threads), 1, 1024 },
+	{ "provider", WORDS, MODEL(provider), 0, 0 },
 };
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -154,6 +164,8 @@ static bool parse_sizes(struct model_conf *conf, const struct key *k, const char
 	return true;
 }
 
+static const char *const backends[] = { "auto", "native", "onnxruntime" };
+
 /* Set one key.  Returns whether the value is good. */
 static bool set(const struct key *k, void *base, const char *value)
 {
@@ -166,6 +178,14 @@ static bool set(const struct key *k, void *base, const char *value)
 		return *value && set_text((char **)(void *)at, value);
 	if (k->kind == SIZES)
 		return parse_sizes(base, k, value);
+	if (k->kind == WORDS)
+		return snprintf(at, SERVE_PROVIDER, "%s", value) < SERVE_PROVIDER;
+	if (k->kind == BACKEND) {
+		for (v = 0; v < COUNT(backends) && strcmp(value, backends[v]); v++)
+			;
+		*(unsigned int *)(void *)at = (unsigned int)v;
+		return v < COUNT(backends);
+	}
 	if (k->kind == PORT && !strcmp(value, "none"))
 		v = GRPC_NONE;
 	else if (k->kind == READY && (!strcmp(value, "any") || !strcmp(value, "all")))
@@ -360,6 +380,19 @@ static int read_token(struct config *cfg)
 	return 0;
 }
 
+/* The backend of all models, whatever the file says. */
+static int backend_option(struct config *cfg)
+{
+	const struct key key = { "backend", BACKEND, MODEL(backend), 0, 0 };
+	unsigned int i;
+
+	if (!set(&key, &cfg->model, optarg))
+		return bad("'%s' is not good for --backend", optarg);
+	for (i = 0; i < cfg->nnamed; i++)
+		cfg->named[i].conf.backend = cfg->model.backend;
+	return 0;
+}
+
 static int option(struct config *cfg, int c)
 {
 	static const char *const key_of[] = { ['r'] = "repository",
@@ -368,8 +401,12 @@ static int option(struct config *cfg, int c)
 					      ['g'] = "grpc_port",
 					      ['i'] = "io_threads",
 					      ['w'] = "workers",
+					      ['o'] = "onnxruntime",
 					      ['y'] = "ready" };
 	size_t i;
+
+	if (c == 'b')
+		return backend_option(cfg);
 
 	for (i = 0; i < COUNT(server_keys); i++)
 		if (!strcmp(server_keys[i].name, key_of[c])) {
@@ -419,6 +456,9 @@ static int parse(struct config *cfg, int argc, char **argv)
 	rc = read_token(cfg);
 	if (!rc)
 		rc = check_model(&cfg->model, "");
+	/* a backend must not share runs because of a default */
+	for (i = 0; i < cfg->nnamed; i++)
+		cfg->named[i].conf.batches = cfg->named[i].seen & 1u << MAX_BATCH_KEY;
 	for (i = 0; !rc && i < cfg->nnamed; i++)
 		rc = check_model(&cfg->named[i].conf, cfg->named[i].name);
 	return rc;
@@ -461,6 +501,7 @@ void config_free(struct config *cfg)
 	free(cfg->host);
 	free(cfg->token);
 	free(cfg->token_file);
+	free(cfg->onnxruntime);
 	free(cfg->file);
 	free(cfg->named);
 }
@@ -475,6 +516,7 @@ static const char *fixed(const struct config *a, const struct config *b)
 {
 	return !same_text(a->repository, b->repository) ? "repository" :
 		!same_text(a->host, b->host) ? "host" :
+		!same_text(a->onnxruntime, b->onnxruntime) ? "onnxruntime" :
 		b->port && a->port != b->port ? "port" :
 		b->grpc_port && a->grpc_port != b->grpc_port ? "grpc_port" :
 		a->loops != b->loops ? "io_threads" :
@@ -545,6 +587,7 @@ int cmd_serve(int argc, char **argv)
 		rc = STATUS_OK;
 	} else if (!rc) {
 		limit_connections(&sv->cfg);
+		serve_onnxruntime(sv->cfg.onnxruntime);
 		rc = serve_run(sv) ? STATUS_FAILED : STATUS_OK;
 	} else if (*error) {
 		fprintf(stderr, "%s: %s\n", SERVE_SELF, error);

@@ -7,13 +7,16 @@
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <base/atomic.h>
-#include "graph.h"
+#include "ort.h"
 
 static u64 limit = (u64)4 << 30;		/* A */
 
@@ -111,6 +114,104 @@ int graph_const(struct graph *g, const char *name, enum serve_type type, unsigne
 	memcpy(g->value[v].dims, dims, rank * sizeof(*dims));
 	rc = give_data(g, &g->value[v]);
 	return rc ? rc : v;
+}
+
+/* ---- what blocks a model ----------------------------------------------------- */
+
+#define MOST_BLOCKED 20000
+
+static bool same_blocker(const struct blocker *a, const char *what, const char *why)
+{
+	return !strcmp(a->what, what) && !strcmp(a->why, why);
+}
+
+int graph_block(struct graph *g, const char *what, const char *node, const char *fmt, ...)
+{
+	struct blocker *b;
+	char text[512];
+	unsigned int i;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	for (i = g->nblocked; i-- > 0 && !strcmp(g->blocked[i].node, node); )
+		if (same_blocker(&g->blocked[i], what, text))
+			return -ENOTSUP;
+	b = g->nblocked < MOST_BLOCKED ? grown(g->blocked, g->nblocked, sizeof(*b)) : NULL;
+	if (!b)
+		return -ENOTSUP;
+	g->blocked = b;
+	b += g->nblocked;
+	*b = (struct blocker){ strdup(what), strdup(node), strdup(text) };
+	if (b->what && b->node && b->why) {
+		g->nblocked++;
+	} else {
+		free(b->what);
+		free(b->node);
+		free(b->why);
+	}
+	return -ENOTSUP;
+}
+
+/* Add to a text, as far as there is room. */
+static void __attribute__((format(printf, 4, 5)))
+add(char *to, size_t size, size_t *at, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(*at < size ? to + *at : NULL, *at < size ? size - *at : 0, fmt, ap);
+	va_end(ap);
+	*at += n > 0 ? (size_t)n : 0;
+}
+
+/* One thing, with those that have it: at most so many of their names. */
+static void add_blocker(const struct graph *g, unsigned int i, unsigned int names, size_t *at)
+{
+	const struct blocker *b = &g->blocked[i];
+	unsigned int k, n = 0;
+
+	add(g->err, g->errsize, at, "%s", b->what);
+	for (k = i; k < g->nblocked; k++)
+		if (*g->blocked[k].node && same_blocker(&g->blocked[k], b->what, b->why) &&
+		    n++ < names)
+			add(g->err, g->errsize, at, "%s '%s'", n == 1 ? "" : ",",
+			    g->blocked[k].node);
+	if (n > names)
+		add(g->err, g->errsize, at, " and %u more", n - names);
+	if (*b->why)
+		add(g->err, g->errsize, at, ": %s", b->why);
+}
+
+/* All that blocks it as the error, with the names of as many nodes as there is room for. */
+static int blocked(struct graph *g)
+{
+	static const unsigned int most[] = { UINT_MAX, 8, 2, 1 };
+	unsigned int round, i, k;
+	char *copy;
+	size_t at;
+
+	for (round = 0, at = g->errsize; round < 4 && at >= g->errsize; round++) {
+		at = 0;
+		add(g->err, g->errsize, &at, "%s: pawl lacks", g->file);
+		for (i = 0; i < g->nblocked; i++) {
+			for (k = 0; !same_blocker(&g->blocked[k], g->blocked[i].what,
+						  g->blocked[i].why); k++)
+				;
+			if (k < i)
+				continue;
+			add(g->err, g->errsize, &at, i ? "; " : " ");
+			add_blocker(g, i, most[round], &at);
+		}
+	}
+	/* names come from the file */
+	copy = strdup(g->err);
+	if (copy)
+		file_err(g->err, g->errsize, 0, "%s", copy);
+	free(copy);
+	return -ENOTSUP;
 }
 
 /* ---- constants -------------------------------------------------------------- */
@@ -611,25 +712,37 @@ static unsigned int rank_of(const struct graph *g, const struct node *n)
 int graph_finish(struct graph *g)
 {
 	struct serve_model *m = &g->m;
-	unsigned int i;
+	unsigned int i, k;
 	cpu_set_t cpus;
 	int rc;
 
 	for (i = 0; i < m->ninputs; i++)
 		g->value[g->in[i]].rank = g->in_io[i].rank;
 	for (i = 0; i < g->nnodes; i++) {
-		g->value[g->node[i].out].producer = (int)i;
-		g->value[g->node[i].out].type = type_of(g, &g->node[i]);
-		g->value[g->node[i].out].rank = rank_of(g, &g->node[i]);
+		struct value *out = &g->value[g->node[i].out];
+
+		out->producer = (int)i;
+		for (k = 0; k < g->node[i].nin; k++)
+			if (g->node[i].in[k] >= 0 && g->value[g->node[i].in[k]].unknown)
+				out->unknown = true;
+		if (out->unknown)
+			continue;
+		out->type = type_of(g, &g->node[i]);
+		out->rank = rank_of(g, &g->node[i]);
 		rc = fold(g, &g->node[i]);
-		if (rc)
+		/* graph_guess() notes what is not supported */
+		if (rc && (rc != -ENOTSUP || out->data))
 			return rc;
 	}
 	/* The answer has as many bytes as the type in the file says. */
 	for (i = 0; i < m->noutputs; i++)
-		if (g->value[g->out[i]].type != g->out_io[i].type)
+		if (!g->value[g->out[i]].unknown &&
+		    g->value[g->out[i]].type != g->out_io[i].type)
 			return refuse(g, -EINVAL, "output '%s' does not have the type that the "
 				      "file says", g->out_io[i].name);
+	g->guessed = graph_guess(g);
+	if (g->nblocked)
+		return blocked(g);
 	rc = sweep(g);
 	for (i = 0; i < g->nnodes && !rc; i++)
 		if (g->node[i].op == OP_NORM)
@@ -650,7 +763,6 @@ int graph_finish(struct graph *g)
 		rc = sweep(g);
 	if (rc)
 		return rc;
-	graph_guess(g);
 	m->inputs = g->in_io;
 	m->outputs = g->out_io;
 	m->batch = m->ninputs > 0;
@@ -683,6 +795,13 @@ void serve_model_free(struct serve_model *m)
 		free(g->value[i].name);
 		free(g->value[i].data);
 	}
+	for (i = 0; i < g->nblocked; i++) {
+		free(g->blocked[i].what);
+		free(g->blocked[i].node);
+		free(g->blocked[i].why);
+	}
+	free(g->blocked);
+	ort_free(g->ort);
 	free(g->node);
 	free(g->value);
 	free(g->file);
@@ -712,52 +831,131 @@ struct graph *graph_new(const char *name, const char *file, int64_t version, cha
 	return g;
 }
 
+/* ---- loading ----------------------------------------------------------------- */
+
+/* The files of a version. */
+struct files {
+	char path[4096], params[4096];
+	bool onnx;
+};
+
 static int model_path(const char *dir, const char *name, char *path, size_t size)
 {
 	return (size_t)snprintf(path, size, "%s/%s", dir, name) < size && !access(path, F_OK);
 }
 
-int serve_model_load(const char *dir, const char *name, int64_t version,
-		     struct serve_model **out, char *err, size_t errsize)
+static int find_files(const char *dir, struct files *f, char *err, size_t errsize)
 {
-	void *data = NULL, *more = NULL;
-	size_t len, more_len = 0;
-	char path[4096], params[4096];
-	struct graph *g;
-	bool onnx;
-	int rc;
+	struct stat st;
 
-	onnx = model_path(dir, "model.onnx", path, sizeof(path));
-	if (!onnx && (!model_path(dir, "model-symbol.json", path, sizeof(path)) ||
-		      !model_path(dir, "model-0000.params", params, sizeof(params))))
+	f->onnx = !stat(dir, &st) && S_ISREG(st.st_mode);
+	if (f->onnx)
+		snprintf(f->path, sizeof(f->path), "%s", dir);
+	else
+		f->onnx = model_path(dir, "model.onnx", f->path, sizeof(f->path));
+	if (!f->onnx && (!model_path(dir, "model-symbol.json", f->path, sizeof(f->path)) ||
+			 !model_path(dir, "model-0000.params", f->params, sizeof(f->params))))
 		return graph_err(
 			err, errsize, -ENOENT,
 			"%s: neither model.onnx nor model-symbol.json and model-0000.params",
 			dir);
-	rc = file_slurp(path, onnx ? (size_t)2 << 30 : (size_t)64 << 20, &data, &len, err,
+	return 0;
+}
+
+/* Read the model for pawl.  *out may exist after an error, too. */
+static int load_native(const struct files *f, const char *name, int64_t version,
+		       struct graph **out, char *err, size_t errsize)
+{
+	void *data = NULL, *more = NULL;
+	size_t len, more_len = 0;
+	struct graph *g = NULL;
+	int rc;
+
+	*out = NULL;
+	rc = file_slurp(f->path, f->onnx ? (size_t)2 << 30 : (size_t)64 << 20, &data, &len, err,
 			errsize);
-	if (!rc && !onnx)
-		rc = file_slurp(params, (size_t)4 << 30, &more, &more_len, err, errsize);
+	if (!rc && !f->onnx)
+		rc = file_slurp(f->params, (size_t)4 << 30, &more, &more_len, err, errsize);
 	if (rc) {
 		free(data);
 		return rc == -EFBIG ? -EINVAL : rc;
 	}
-	g = graph_new(name, path, version, err, errsize);
+	*out = g = graph_new(name, f->path, version, err, errsize);
 	if (!g)
 		rc = -ENOMEM;
 	else
-		rc = onnx ? onnx_parse(g, data, len) :
-			    mxnet_parse(g, data, len, more, more_len);
+		rc = f->onnx ? onnx_parse(g, data, len) :
+			       mxnet_parse(g, data, len, more, more_len);
 	free(data);
 	free(more);
 	if (!rc)
 		rc = graph_finish(g);
+	if (!rc) {
+		g->m.platform = f->onnx ? "onnx" : "mxnet";
+		g->m.backend = "native";
+	}
+	return rc;
+}
+
+/* Let onnxruntime serve what the reader has refused with the text in err, or is not to serve. */
+static int load_ort(const struct files *f, struct graph **native, const struct serve_how *how,
+		    int native_rc, char *err, size_t errsize)
+{
+	struct graph *g;
+	char why[1024], *text;
+	size_t at;
+	int rc;
+
+	if (!f->onnx)
+		return native_rc ? native_rc :
+			graph_err(err, errsize, -ENOTSUP, "%s: onnxruntime runs files of ONNX only",
+				  f->path);
+	if (!*native || !(*native)->readable)
+		return native_rc ? native_rc :
+			graph_err(err, errsize, -EINVAL, "%s: it cannot be read", f->path);
+	g = graph_new((*native)->m.name, f->path, (*native)->m.version, why, sizeof(why));
+	if (!g)
+		return graph_err(err, errsize, -ENOMEM, "%s: no memory", f->path);
+	rc = ort_load(g, *native, how);
+	if (!rc) {
+		serve_model_free(&(*native)->m);
+		*native = g;
+		return 0;
+	}
+	serve_model_free(&g->m);
+	if (!native_rc && how->backend == BACKEND_AUTO)
+		return 0;		/* it runs here for some sizes, perhaps */
+	text = strncmp(why, f->path, strlen(f->path)) || !native_rc ? why :
+		why + strlen(f->path) + 2;
+	at = native_rc ? strnlen(err, errsize) : 0;
+	if (at > errsize * 3 / 4)
+		at = errsize * 3 / 4;
+	graph_err(err + at, errsize - at, rc,
+		  rc == -ENOENT ? "%s%s.  With onnxruntime (--onnxruntime=PATH; pip install "
+		  "onnxruntime has it) the server runs such models" : "%s%s", at ? ". " : "", text);
+	return rc == -ENOENT ? -ENOTSUP : rc;
+}
+
+int serve_model_load(const char *dir, const char *name, int64_t version,
+		     const struct serve_how *how, struct serve_model **out, char *err,
+		     size_t errsize)
+{
+	struct graph *g;
+	struct files f;
+	int rc;
+
+	rc = find_files(dir, &f, err, errsize);
+	if (rc)
+		return rc;
+	rc = load_native(&f, name, version, &g, err, errsize);
+	if (how->backend == BACKEND_ONNXRUNTIME ||
+	    (how->backend == BACKEND_AUTO && (rc ? rc != -ENOMEM : f.onnx && !g->guessed)))
+		rc = load_ort(&f, &g, how, rc, err, errsize);
 	if (rc) {
 		if (g)
 			serve_model_free(&g->m);
 		return rc;
 	}
-	g->m.platform = onnx ? "onnx" : "mxnet";
 	g->err = NULL;
 	g->errsize = 0;
 	*out = &g->m;

@@ -112,6 +112,12 @@ struct value {
 	int64_t dims[SERVE_RANK];		/* of constants and inputs; -1: any */
 	void *data;				/* of a constant, 64-byte aligned */
 	int producer;				/* a node; -1: none */
+	bool unknown;				/* since pawl lacks what computes it */
+};
+
+/* What the model needs and pawl lacks, and the node that needs it. */
+struct blocker {
+	char *what, *node, *why;
 };
 
 struct graph {
@@ -125,6 +131,11 @@ struct graph {
 	struct serve_io in_io[MAX_IO], out_io[MAX_IO];
 	bool unstated[MAX_IO];			/* outputs whose shape the file does not state */
 	int64_t opset;
+	struct ort_model *ort;			/* another library runs it: then there are no nodes */
+	struct blocker *blocked;		/* then it does not run here */
+	unsigned int nblocked;
+	bool guessed;				/* it takes one of the sizes that were tried */
+	bool readable;				/* it is a file of this format, and safe to pass on */
 	unsigned int tiles;			/* most tiles of an operator */
 	size_t limit;				/* bytes of constants, and of a slot */
 	char *err;
@@ -182,6 +193,12 @@ struct node *graph_node(struct graph *g, enum op op, const char *type, const cha
 /* A constant of these dimensions, with memory; -EINVAL if they are too large. */
 int graph_const(struct graph *g, const char *name, enum serve_type type, unsigned int rank,
 		const int64_t *dims);
+/*
+ * Note what blocks the model, such as "operator LSTM", its name, which may be empty, and why.
+ * Returns -ENOTSUP.
+ */
+int graph_block(struct graph *g, const char *what, const char *node, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 int graph_finish(struct graph *g);		/* when it was read */
 /* An empty graph; NULL without memory.  serve_model_free() frees it. */
 struct graph *graph_new(const char *name, const char *file, int64_t version, char *err,
@@ -193,7 +210,13 @@ int onnx_parse(struct graph *g, const void *data, size_t len);
 int mxnet_parse(struct graph *g, const void *sym, size_t sym_len, const void *par,
 		size_t par_len);
 
-void graph_guess(struct graph *g);		/* guess.c: shapes that are not stated */
+int onnx_type(int32_t onnx, enum serve_type *type);	/* a number of the format; onnx.c */
+
+/*
+ * guess.c: find shapes that are not stated, and what blocks all runs.  Returns whether the model
+ * takes one of the sizes that are tried.
+ */
+bool graph_guess(struct graph *g);
 
 /* shape.c: the output's type and shape from those of the inputs; NULL for an input left out. */
 int shape_of(const struct node *n, const struct shape *const *in, struct shape *out, char *err,

@@ -344,6 +344,8 @@ static void model_config(struct call *k, struct buf *body)
 	group.count = (int32_t)conf->instances;
 	group.kind = INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU;
 	config.platform = config.backend = (char *)(uintptr_t)model->platform;
+	if (!strcmp(model->backend, "onnxruntime"))
+		config.backend = (char *)(uintptr_t)model->backend;
 	config.input = ins;
 	config.n_input = model->ninputs;
 	config.output = outs;

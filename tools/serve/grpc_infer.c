@@ -169,11 +169,36 @@ static bool same_size(struct parse *p, unsigned int i, const void *from, size_t 
 {
 	struct tensor *t = &p->r->in[i];
 
-	if (!infer_size(p, i, n * size) || !infer_buffer(p, i))
+	if (!infer_size(p, i, from, n * size) || !infer_buffer(p, i, t->bytes))
 		return false;
 	if (t->bytes)
 		memcpy(t->buf, from, t->bytes);
 	return true;
+}
+
+/* Strings, each of which is to be behind its length. */
+static bool join(struct parse *p, unsigned int i, const ProtobufCBinaryData *from, size_t n)
+{
+	struct tensor *t = &p->r->in[i];
+	uint64_t bytes = 0;
+	uint32_t len;
+	size_t k;
+	char *to;
+
+	for (k = 0; k < n; k++)
+		bytes += sizeof(len) + from[k].len;
+	if (!infer_buffer(p, i, bytes))
+		return false;
+	to = t->buf;
+	for (k = 0; k < n; k++) {
+		len = (uint32_t)from[k].len;
+		memcpy(to, &len, sizeof(len));
+		to += sizeof(len);
+		if (len)
+			memcpy(to, from[k].data, len);
+		to += len;
+	}
+	return infer_size(p, i, t->buf, bytes);
 }
 
 /* Integers of 8 and 16 bits, and booleans, have 32 bits in the message. */
@@ -185,7 +210,7 @@ static bool narrow(struct parse *p, unsigned int i, const int32_t *from, size_t 
 	int64_t v;
 	char *to;
 
-	if (!infer_size(p, i, n * size) || !infer_buffer(p, i))
+	if (!infer_size(p, i, from, n * size) || !infer_buffer(p, i, n * size))
 		return false;
 	to = p->r->in[i].buf;
 	for (k = 0; k < n; k++, to += size) {
@@ -243,6 +268,8 @@ static bool contents(struct parse *p, unsigned int i, const Inference__InferTens
 		return same_size(p, i, c->fp32_contents, n[5], 4);
 	case SERVE_FP64:
 		return same_size(p, i, c->fp64_contents, n[6], 8);
+	case SERVE_BYTES:
+		return join(p, i, c->bytes_contents, n[7]);
 	default:
 		return infer_failed(p, 400, "input '%s' of datatype '%s' needs "
 				    "raw_input_contents", io->name, type_name[io->type]);
@@ -300,7 +327,7 @@ static bool inputs(struct parse *p, const Inference__ModelInferRequest *m,
 			return infer_failed(p, 400,
 					    "unable to find data for input tensor '%s' for "
 					    "model '%s' in request.", in->name, p->m->name);
-		if (!infer_size(p, (unsigned int)input, raw->at[i].n))
+		if (!infer_size(p, (unsigned int)input, raw->at[i].p, raw->at[i].n))
 			return false;
 		p->r->in[input].data = raw->at[i].p;
 	}

@@ -159,17 +159,35 @@ void infer_forget(struct conn *c)
 		infer_cancel(c->r);
 }
 
+/* Behind so many elements of BYTES, each of which has its length in front. */
+static const char *behind(const char *p, uint64_t n)
+{
+	uint32_t len;
+
+	for (; n; n--) {
+		memcpy(&len, p, sizeof(len));
+		p += sizeof(len) + len;
+	}
+	return p;
+}
+
 const char *infer_rows(const struct request *r, unsigned int i, size_t *bytes)
 {
-	const struct serve_model *m = r->v->m;
 	const struct serve_shape *s = serve_slot_output_shape(r->slot->s, i);
-	const char *p = serve_slot_output(r->slot->s, i);
-	uint64_t n = 0;
+	const char *p = serve_slot_output(r->slot->s, i), *first;
+	uint64_t n = serve_slot_output_bytes(r->slot->s, i), each = 1;
+	unsigned int k;
 
-	infer_shape_bytes(s, m->outputs[i].type, &n);
 	if (!r->slot->by_rows) {
 		*bytes = n;		/* the run is of this request alone */
 		return p;
+	}
+	if (r->v->m->outputs[i].type == SERVE_BYTES) {
+		for (k = 1; k < s->rank; k++)
+			each *= (uint64_t)s->dims[k];
+		first = behind(p, r->row * each);
+		*bytes = (size_t)(behind(first, r->rows * each) - first);
+		return first;
 	}
 	n /= r->slot->rows;
 	*bytes = n * r->rows;
@@ -189,7 +207,8 @@ struct writer {
 	uint64_t begin_ns;
 	unsigned int output;
 	size_t at;			/* elements of its data that are written */
-	bool begun, inside, any, failed;
+	bool begun, inside, any;
+	int failed;			/* a negative errno */
 	const char *type;
 	char headers[64];
 };
@@ -245,6 +264,50 @@ static char *element_text(char *to, enum serve_type type, const char *p)
 		first = js_digits(end, u);
 		return mempcpy(to, first, (size_t)(end - first));
 	}
+}
+
+/* A string of JSON; -EILSEQ if the bytes are no text. */
+static int string_text(struct writer *w, const char *p, uint32_t n)
+{
+	struct js_str all = { .p = p, .n = n };
+	const char *end = p + n, *to;
+	bool ok = buf_add(w->l, &w->b, "\"", 1);
+
+	if (!js_is_utf8(&all))
+		return -EILSEQ;
+	for (; ok && p < end; p = to) {
+		for (to = p; to < end && (unsigned char)*to >= 0x20 && *to != '"' && *to != '\\';
+		     to++)
+			;
+		if (to > p) {
+			ok = buf_add(w->l, &w->b, p, (size_t)(to - p));
+		} else {
+			ok = buf_printf(w->l, &w->b, "\\u%04x", (unsigned char)*p);
+			to = p + 1;
+		}
+	}
+	return ok && buf_add(w->l, &w->b, "\"", 1) ? 0 : -ENOMEM;
+}
+
+/* The same for BYTES: n bytes, of elements with their lengths. */
+static int strings_text(struct writer *w, const char *p, size_t n, uint64_t until)
+{
+	unsigned int done = 0;
+	uint32_t len;
+	int rc;
+
+	while (w->at < n) {
+		memcpy(&len, p + w->at, sizeof(len));
+		if (w->at && !buf_add(w->l, &w->b, ",", 1))
+			return -ENOMEM;
+		rc = string_text(w, p + w->at + sizeof(len), len);
+		if (rc)
+			return rc;
+		w->at += sizeof(len) + len;
+		if (++done % LOOK == 0 && until != UINT64_MAX && w->at < n && now_ns() >= until)
+			return -EAGAIN;
+	}
+	return 0;
 }
 
 /* Continue the data of an output, n elements.  Returns 0, -EAGAIN, or -ENOMEM. */
@@ -336,7 +399,8 @@ static int answer_text(struct writer *w, const struct request *r, uint64_t until
 			return -ENOMEM;
 		w->inside = true;
 		if (!(r->binary & 1u << i)) {
-			rc = data_text(w, type, p, n / type_size[type], until);
+			rc = type == SERVE_BYTES ? strings_text(w, p, n, until) :
+				data_text(w, type, p, n / type_size[type], until);
 			if (!rc && !buf_add(w->l, &w->b, "]}", 2))
 				rc = -ENOMEM;
 			if (rc)
@@ -402,6 +466,10 @@ static void finish(struct conn *c, struct request *r, struct writer *w, uint64_t
 
 	if (!w) {
 		http = infer_http(r);
+	} else if (w->failed == -EILSEQ) {
+		http = 400;
+		r->why = "an output has bytes that are no text: JSON cannot have them; request "
+			"binary data";
 	} else if (w->failed) {
 		http = 503;
 		r->why = "out of memory";
@@ -437,7 +505,8 @@ static size_t text_bytes(const struct request *r)
 	for (i = 0; i < m->noutputs; i++)
 		if (r->wanted & ~r->binary & 1u << i) {
 			infer_rows(r, i, &n);
-			all += n / type_size[m->outputs[i].type] * 12;
+			all += m->outputs[i].type == SERVE_BYTES ? n :
+				n / type_size[m->outputs[i].type] * 12;
 		}
 	return all;
 }
@@ -447,7 +516,7 @@ static int write_step(struct text *t, uint64_t until)
 	struct request *r = (struct request *)((char *)t - offsetof(struct request, text));
 	int rc = answer_text(r->writer, r, until);
 
-	r->writer->failed = rc && rc != -EAGAIN;
+	r->writer->failed = rc != -EAGAIN ? rc : 0;
 	return rc == -EAGAIN ? rc : 0;
 }
 
@@ -482,16 +551,17 @@ static void infer_done(struct msg *msg)
 	if (text > TEXT_MIN)
 		w = malloc(sizeof(*w));
 	if (!w) {
-		local.failed = !buf_room(l, &local.b, HEAD_ROOM + 512);
+		local.failed = buf_room(l, &local.b, HEAD_ROOM + 512) ? 0 : -ENOMEM;
 		local.b.n = HEAD_ROOM;
-		local.failed = local.failed || answer_text(&local, r, UINT64_MAX);
+		if (!local.failed)
+			local.failed = answer_text(&local, r, UINT64_MAX);
 		finish(c, r, &local, local.begin_ns);
 		return;
 	}
 	*w = (struct writer){ .begin_ns = local.begin_ns };
 	/* pages that are not written take no memory; the loop has the buffer back at the end */
 	if (!buf_room(l, &w->b, HEAD_ROOM + 512 + text)) {
-		w->failed = true;
+		w->failed = -ENOMEM;
 		finish(c, r, w, w->begin_ns);
 		free(w);
 		return;

@@ -53,14 +53,17 @@ bool infer_complete(struct parse *p);
  */
 int infer_input(struct parse *p, const struct js_str *name, const struct js_str *type,
 		const struct serve_shape *s, bool many);
-/* The bytes of a tensor of this shape; false if there are too many. */
+/* The bytes of a tensor of this shape, of BYTES the least; false if there are too many. */
 bool infer_shape_bytes(const struct serve_shape *s, enum serve_type type, uint64_t *bytes);
 /* Check a requested output.  Returns its number, or -1. */
 int infer_output(struct parse *p, const struct js_str *name);
-/* Whether the data of a tensor has the size that its shape says. */
-bool infer_size(struct parse *p, unsigned int input, uint64_t bytes);
+/*
+ * Whether the data of a tensor has the size that its shape says; of BYTES, whether it has as many
+ * elements, which sets the bytes of the tensor.
+ */
+bool infer_size(struct parse *p, unsigned int input, const void *data, uint64_t bytes);
 /* Allocate a buffer for the data of a tensor, and note its memory. */
-bool infer_buffer(struct parse *p, unsigned int input);
+bool infer_buffer(struct parse *p, unsigned int input, uint64_t bytes);
 void infer_timeout(struct request *r, uint64_t us);
 void infer_priority(struct request *r, uint64_t priority);
 

@@ -26,6 +26,7 @@ struct serve_io {
 	enum serve_type type;
 	unsigned int rank;
 	int64_t dims[SERVE_RANK];	/* -1: any size */
+	bool any;			/* of any rank; then rank and dims are 1 and { -1 } */
 };
 
 struct serve_shape {
@@ -34,24 +35,42 @@ struct serve_shape {
 };
 
 struct serve_model {
-	const char *name, *platform;	/* "onnx", "mxnet" */
+	const char *name, *platform;	/* "onnx", "mxnet", "onnxruntime_onnx" */
+	const char *backend;		/* that runs it: "native", "onnxruntime" */
 	int64_t version;
 	unsigned int ninputs, noutputs;
 	const struct serve_io *inputs, *outputs;
-	bool batch;			/* dims[0] of all inputs and outputs is -1 */
+	bool batch;			/* dims[0] of all inputs and outputs is -1, and may be shared */
 	size_t bytes;			/* of weights */
 	/* private behind this */
 };
 
 struct serve_slot;
 
+enum serve_backend { BACKEND_AUTO, BACKEND_NATIVE, BACKEND_ONNXRUNTIME };
+#define SERVE_PROVIDER 256
+struct serve_how {
+	enum serve_backend backend;
+	/* of onnxruntime: */
+	bool rows_apart;		/* requests may share a run, says the user */
+	unsigned int threads;		/* of a run; 0: 1 */
+	const char *provider;		/* NAME [KEY=VALUE]..., or NULL: the CPU */
+};
+
 /*
- * Read the version in folder dir (model.onnx, or model-symbol.json and model-0000.params).
- * Returns 0 or a negative errno, with a text in err that names the file and the operator that
- * is refused: -ENOENT, -EINVAL (the file is broken), -ENOTSUP (an operator), -ENOMEM.
+ * Where libonnxruntime.so is: a file, a folder, or NULL: where the loader looks.  Called before
+ * the process has other threads.  The path is not copied.
+ */
+void serve_onnxruntime(const char *path);
+/*
+ * Read the version in folder dir (model.onnx, or model-symbol.json and model-0000.params), or,
+ * for dir, a file of ONNX.
+ * Returns 0 or a negative errno, with a text in err that names the file and all that is refused:
+ * -ENOENT, -EINVAL (the file is broken), -ENOTSUP (operators), -ENOMEM.
  */
 int serve_model_load(const char *dir, const char *name, int64_t version,
-		     struct serve_model **out, char *err, size_t errsize);
+		     const struct serve_how *how, struct serve_model **out, char *err,
+		     size_t errsize);
 void serve_model_free(struct serve_model *m);
 /* The memory that a load, and a slot, may need from now on: else -ENOMEM. */
 void serve_model_limit(uint64_t bytes);
@@ -69,15 +88,22 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 		      size_t errsize);
 int serve_slot_plan(struct serve_slot *s);
 void serve_slot_destroy(struct serve_slot *s);	/* no launch is in flight */
-void *serve_slot_input(struct serve_slot *s, unsigned int i);
+/*
+ * The memory of an input, with room for as many bytes as its shape says; of BYTES as many as
+ * there are, and NULL without memory.
+ */
+void *serve_slot_input(struct serve_slot *s, unsigned int i, size_t bytes);
+/* Of a backend, these are known after a run, and may differ from run to run. */
 const void *serve_slot_output(struct serve_slot *s, unsigned int i);
+size_t serve_slot_output_bytes(const struct serve_slot *s, unsigned int i);
 const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned int i);
 /*
  * Whether each row of the outputs depends on the same row of the inputs alone, for each number
  * of rows.  Slots whose shapes differ in that number alone say the same.
  */
 bool serve_slot_apart(const struct serve_slot *s);
-size_t serve_slot_bytes(const struct serve_slot *s);	/* its memory, about */
+/* Its memory, about.  Of a backend it changes with each run. */
+size_t serve_slot_bytes(const struct serve_slot *s);
 /* Move the slot to another engine; no launch is in flight.  -ENOMEM leaves it unchanged. */
 int serve_slot_move(struct serve_slot *s, struct pawl_engine *to);
 

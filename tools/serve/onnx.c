@@ -133,14 +133,13 @@ int onnx_tensor(struct graph *g, const Onnx__TensorProto *t, int v)
 	struct value *val;
 
 	if (onnx_type(t->data_type, &type))
-		return refuse(g, -ENOTSUP, "tensor '%s': type %d is not supported", name,
-			      t->data_type);
+		return graph_block(g, "tensor", name, "type %d is not supported", t->data_type);
 	if (t->n_dims > SERVE_RANK)
-		return refuse(g, -ENOTSUP, "tensor '%s': %zu dimensions", name, t->n_dims);
+		return graph_block(g, "tensor", name, "%zu dimensions", t->n_dims);
 	if (t->n_external_data || (t->has_data_location && t->data_location))
-		return refuse(g, -ENOTSUP, "tensor '%s': its data is in another file", name);
+		return graph_block(g, "tensor", name, "its data is in another file");
 	if (t->segment)
-		return refuse(g, -ENOTSUP, "tensor '%s': it is in segments", name);
+		return graph_block(g, "tensor", name, "it is in segments");
 	for (i = 0; i < t->n_dims; i++)
 		dims[i] = t->dims[i];
 	if (dims_bytes(type, (unsigned int)t->n_dims, dims, &bytes))
@@ -207,24 +206,27 @@ int onnx_tensor(struct graph *g, const Onnx__TensorProto *t, int v)
 static int read_io(struct graph *g, const Onnx__ValueInfoProto *vi, int v, struct serve_io *io,
 		   bool *unstated)
 {
+	const char *what = unstated ? "output" : "input";
 	const Onnx__TypeProto__Tensor *t;
 	unsigned int i;
 
+	io->name = g->value[v].name;
 	if (!vi->type || vi->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
 	    !vi->type->tensor_type)
-		return refuse(g, -ENOTSUP, "'%s' is not a tensor", vi->name);
+		return graph_block(g, what, vi->name, "it is not a tensor");
 	t = vi->type->tensor_type;
-	io->name = g->value[v].name;
-	if (onnx_type(t->elem_type, &io->type))
-		return refuse(g, -ENOTSUP, "'%s' has type %d, which is not supported", vi->name,
-			      t->elem_type);
 	if (unstated)
 		*unstated = !t->shape;
+	io->any = !unstated && !t->shape;
+	if (onnx_type(t->elem_type, &io->type))
+		return graph_block(g, what, vi->name, "type %d is not supported",
+				   t->elem_type);
 	if (unstated && !t->shape)
 		return 0;
-	if (!t->shape || t->shape->n_dim > SERVE_RANK)
-		return refuse(g, -ENOTSUP, "'%s' has no shape, or more than %d dimensions",
-			      vi->name, SERVE_RANK);
+	if (!t->shape)
+		return graph_block(g, what, vi->name, "it has no shape");
+	if (t->shape->n_dim > SERVE_RANK)
+		return graph_block(g, what, vi->name, "more than %d dimensions", SERVE_RANK);
 	io->rank = (unsigned int)t->shape->n_dim;
 	for (i = 0; i < io->rank; i++) {
 		const Onnx__TensorShapeProto__Dimension *d = t->shape->dim[i];
@@ -238,14 +240,47 @@ static int read_io(struct graph *g, const Onnx__ValueInfoProto *vi, int v, struc
 	return 0;
 }
 
-static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
+/* Drop what a node has left that cannot run here; its outputs are values of unknown data. */
+static int block_node(struct reader *r, unsigned int before)
+{
+	struct graph *g = r->g;
+	size_t i;
+	int v;
+
+	while (g->nnodes > before) {
+		g->nnodes--;
+		free(g->node[g->nnodes].name);
+		free(g->node[g->nnodes].in);
+	}
+	for (i = 0; i < r->np->n_output; i++) {
+		if (!*r->np->output[i])
+			continue;
+		v = *onnx_find(&r->names, r->np->output[i]) - 1;
+		if (v < 0)
+			v = onnx_define(&r->names, r->np->output[i]);
+		if (v < 0)
+			return v;
+		g->value[v].unknown = true;
+	}
+	return 0;
+}
+
+static int read_initializers(struct reader *r, const Onnx__GraphProto *gp)
 {
 	struct graph *g = r->g;
 	size_t i;
 	int v, rc;
 
 	if (gp->n_sparse_initializer)
-		return refuse(g, -ENOTSUP, "sparse tensors are not supported");
+		graph_block(g, "sparse tensors", "", "%s", "");
+	for (i = 0; i < gp->n_sparse_initializer; i++) {
+		const Onnx__SparseTensorProto *t = gp->sparse_initializer[i];
+
+		v = onnx_define(&r->names, t->values && t->values->name ? t->values->name : "");
+		if (v < 0)
+			return v;
+		g->value[v].unknown = true;
+	}
 	for (i = 0; i < gp->n_initializer; i++) {
 		if (!gp->initializer[i]->name)
 			return refuse(g, -EINVAL, "a tensor has no name");
@@ -253,14 +288,28 @@ static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
 		if (v < 0)
 			return v;
 		rc = onnx_tensor(g, gp->initializer[i], v);
-		if (rc)
+		g->value[v].unknown = rc == -ENOTSUP;
+		if (rc && rc != -ENOTSUP)
 			return rc;
 	}
+	return 0;
+}
+
+static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
+{
+	struct graph *g = r->g;
+	unsigned int before;
+	size_t i;
+	int v, rc;
+
+	rc = read_initializers(r, gp);
+	if (rc)
+		return rc;
 	for (i = 0; i < gp->n_input; i++) {
 		if (!gp->input[i]->name)
 			return refuse(g, -EINVAL, "an input has no name");
 		v = *onnx_find(&r->names, gp->input[i]->name);
-		if (v && g->value[v - 1].data)
+		if (v && (g->value[v - 1].data || g->value[v - 1].unknown))
 			continue; /* a tensor with a default, as old files list them */
 		if (g->m.ninputs == MAX_IO)
 			return refuse(g, -ENOTSUP, "more than %d inputs", MAX_IO);
@@ -268,14 +317,16 @@ static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
 		if (v < 0)
 			return v;
 		rc = read_io(g, gp->input[i], v, &g->in_io[g->m.ninputs], NULL);
-		if (rc)
-			return rc;
+		g->value[v].unknown = rc;
 		g->value[v].type = g->in_io[g->m.ninputs].type;
 		g->in[g->m.ninputs++] = v;
 	}
 	for (i = 0; i < gp->n_node; i++) {
 		r->np = gp->node[i];
+		before = g->nnodes;
 		rc = onnx_node(r);
+		if (rc == -ENOTSUP)
+			rc = block_node(r, before);
 		if (rc)
 			return rc;
 	}
@@ -286,10 +337,9 @@ static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
 				      gp->output[i]->name ? gp->output[i]->name : "");
 		if (g->m.noutputs == MAX_IO)
 			return refuse(g, -ENOTSUP, "more than %d outputs", MAX_IO);
-		rc = read_io(g, gp->output[i], v - 1, &g->out_io[g->m.noutputs],
-			     &g->unstated[g->m.noutputs]);
-		if (rc)
-			return rc;
+		if (read_io(g, gp->output[i], v - 1, &g->out_io[g->m.noutputs],
+			    &g->unstated[g->m.noutputs]))
+			g->value[v - 1].unknown = true;
 		g->out[g->m.noutputs++] = v - 1;
 	}
 	if (!g->m.noutputs)
@@ -314,17 +364,18 @@ int onnx_parse(struct graph *g, const void *data, size_t len)
 		if (!m->opset_import[i]->domain || !*m->opset_import[i]->domain ||
 		    !strcmp(m->opset_import[i]->domain, "ai.onnx"))
 			g->opset = m->opset_import[i]->version;
-	if (g->opset < 7 || g->opset > 21) {
-		rc = refuse(g, -ENOTSUP, "operator set %lld: 7 to 21 are supported",
+	g->readable = true;
+	if (g->opset < 7 || g->opset > 21)
+		graph_block(g, "operator set", "", "%lld; 7 to 21 are supported",
 			    (long long)g->opset);
-		goto out;
-	}
 	if (m->graph->n_node > MAX_NODES) {
 		rc = refuse(g, -ENOTSUP, "%zu operators, more than %d", m->graph->n_node,
 			    MAX_NODES);
 		goto out;
 	}
-	n = m->graph->n_initializer + m->graph->n_input + m->graph->n_node;
+	n = m->graph->n_initializer + m->graph->n_sparse_initializer + m->graph->n_input;
+	for (i = 0; i < m->graph->n_node; i++)
+		n += m->graph->node[i]->n_output;
 	for (r.names.size = 64; r.names.size < 2 * n; r.names.size *= 2)
 		;
 	r.names.g = g;

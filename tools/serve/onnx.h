@@ -25,7 +25,6 @@ struct reader {
 /* onnx.c */
 int *onnx_find(struct names *t, const char *name);	/* where value + 1 is, or will be */
 int onnx_define(struct names *t, const char *name);	/* a new value; no other has its name */
-int onnx_type(int32_t onnx, enum serve_type *type);
 int onnx_tensor(struct graph *g, const Onnx__TensorProto *t, int v);
 
 int onnx_node(struct reader *r);			/* onnx_ops.c */

@@ -3,6 +3,7 @@
  * onnx_ops.c - reads the operators of ONNX: which ones exist, and their attributes.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,8 +88,21 @@ static const struct def {
 	{ "Where", OP_WHERE, rows_each, 0, 3, 3, "" },
 };
 
-#define refuse_node(r, code, fmt, ...) refuse((r)->g, code, "operator %s '%s': " fmt, \
-	(r)->np->op_type, (r)->where, ##__VA_ARGS__)
+/* What is not supported is noted, too. */
+static int __attribute__((format(printf, 3, 4)))
+refuse_node(struct reader *r, int code, const char *fmt, ...)
+{
+	char why[256], what[128];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	snprintf(what, sizeof(what), "operator %s", r->np->op_type);
+	if (code == -ENOTSUP)
+		graph_block(r->g, what, r->where, "%s", why);
+	return refuse(r->g, code, "operator %s '%s': %s", r->np->op_type, r->where, why);
+}
 
 static const Onnx__AttributeProto *attr(const struct reader *r, const char *name)
 {
@@ -115,7 +129,7 @@ static float attr_float(const struct reader *r, const char *name, float other)
 }
 
 /* The text's number in a list of texts that ends with NULL, or -ENOTSUP. */
-static int attr_text(const struct reader *r, const char *name, const char *const *texts,
+static int attr_text(struct reader *r, const char *name, const char *const *texts,
 		     int other)
 {
 	const Onnx__AttributeProto *a = attr(r, name);
@@ -130,7 +144,7 @@ static int attr_text(const struct reader *r, const char *name, const char *const
 }
 
 /* Whole numbers of an attribute: -1 if it is missing, how many, or an error. */
-static int attr_ints(const struct reader *r, const char *name, int64_t *out, unsigned int most)
+static int attr_ints(struct reader *r, const char *name, int64_t *out, unsigned int most)
 {
 	const Onnx__AttributeProto *a = attr(r, name);
 
@@ -641,7 +655,7 @@ int onnx_node(struct reader *r)
 	struct node *n;
 	unsigned int i;
 	size_t inputs = np->n_input;
-	int v;
+	int v, rc = 0;
 
 	r->where = np->name && *np->name ? np->name : np->n_output ? np->output[0] : "";
 	if (!np->op_type)
@@ -663,12 +677,14 @@ int onnx_node(struct reader *r)
 		const char *name = np->attribute[i]->name;
 
 		if (!attr_known(r->def, np->attribute[i]))
-			return refuse_node(r, -ENOTSUP, "attribute '%s', or its type",
-					   name ? name : "");
+			rc = refuse_node(r, -ENOTSUP, "attribute '%s', or its type",
+					 name ? name : "");
 	}
 	for (i = 1; i < np->n_output; i++)
 		if (*np->output[i] && r->def->op != OP_IDENTITY)
-			return refuse_node(r, -ENOTSUP, "more than one output");
+			rc = refuse_node(r, -ENOTSUP, "more than one output");
+	if (rc)
+		return rc;
 	if (!np->n_output)
 		return refuse_node(r, -EINVAL, "no output");
 	n = graph_node(g, r->def->op, r->def->name, r->where,

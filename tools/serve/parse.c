@@ -87,6 +87,21 @@ static bool real(struct js *j, double *d)
 	return js_double(j, d);
 }
 
+/* A string becomes its length and its bytes, as in binary data. */
+static bool string(struct js *j, struct sink *s)
+{
+	struct js_str text;
+	uint32_t n;
+
+	if (!js_string(j, &text))
+		return false;
+	/* there is room for the text as it is in the JSON, and js_decode() adds a 0 */
+	n = (uint32_t)js_decode(&text, s->to + sizeof(n), text.n + 1);
+	memcpy(s->to, &n, sizeof(n));
+	s->to += sizeof(n) + n;
+	return true;
+}
+
 static bool element(struct js *j, struct sink *s)
 {
 	static const int64_t min[] = { [SERVE_INT8] = INT8_MIN, [SERVE_INT16] = INT16_MIN,
@@ -146,6 +161,8 @@ static bool element(struct js *j, struct sink *s)
 			return js_fail(j, "a number is out of the range of the datatype");
 		memcpy(s->to, &f, 4);
 		break;
+	case SERVE_BYTES:
+		return string(j, s);
 	default:
 		if (!real(j, &d))
 			return false;
@@ -273,9 +290,16 @@ static bool shape(struct parse *p, struct serve_shape *s, bool *many)
 	return !p->j.error;
 }
 
+#define LENGTH 4u			/* bytes of the length of an element of BYTES */
+
+static uint64_t least_size(enum serve_type type)
+{
+	return type == SERVE_BYTES ? LENGTH : type_size[type];
+}
+
 bool infer_shape_bytes(const struct serve_shape *s, enum serve_type type, uint64_t *bytes)
 {
-	uint64_t n = type_size[type];
+	uint64_t n = least_size(type);
 	unsigned int i;
 
 	for (i = 0; i < s->rank; i++)
@@ -289,11 +313,12 @@ static bool check_shape(struct parse *p, const struct serve_io *io, const struct
 			bool many)
 {
 	char want[200] = "", got[200] = "";
-	bool bad = many || s->rank != io->rank;
+	bool bad = many || (s->rank != io->rank && !io->any);
 	unsigned int i;
 
 	for (i = 0; !bad && i < s->rank; i++)
-		bad = s->dims[i] < 0 || (io->dims[i] >= 0 && s->dims[i] != io->dims[i]);
+		bad = s->dims[i] < 0 ||
+			(!io->any && io->dims[i] >= 0 && s->dims[i] != io->dims[i]);
 	if (!bad)
 		return true;
 	dims_text(want, sizeof(want), io->rank, io->dims);
@@ -360,8 +385,32 @@ int infer_input(struct parse *p, const struct js_str *name, const struct js_str 
 	return (int)i;
 }
 
-bool infer_size(struct parse *p, unsigned int input, uint64_t bytes)
+/* Whether the data has as many elements as the shape, each behind its length. */
+static bool strings(struct parse *p, unsigned int input, const char *data, uint64_t bytes)
 {
+	struct tensor *t = &p->r->in[input];
+	uint64_t n = t->bytes / LENGTH, at = 0;
+	uint32_t len;
+
+	for (; n && bytes - at >= LENGTH; n--) {
+		memcpy(&len, data + at, LENGTH);
+		if (len > bytes - at - LENGTH)
+			break;
+		at += LENGTH + len;
+	}
+	if (n || at != bytes)
+		return refused(p, "the elements of input '%s' do not have the lengths that "
+			       "precede them, or are not as many as its shape says",
+			       p->m->inputs[input].name);
+	p->r->bytes += bytes - t->bytes;
+	t->bytes = bytes;
+	return true;
+}
+
+bool infer_size(struct parse *p, unsigned int input, const void *data, uint64_t bytes)
+{
+	if (p->m->inputs[input].type == SERVE_BYTES)
+		return strings(p, input, data, bytes);
 	if (bytes == p->r->in[input].bytes)
 		return true;
 	return refused(p,
@@ -370,18 +419,18 @@ bool infer_size(struct parse *p, unsigned int input, uint64_t bytes)
 		       p->m->inputs[input].name, p->m->name, p->r->in[input].bytes, bytes);
 }
 
-bool infer_buffer(struct parse *p, unsigned int input)
+bool infer_buffer(struct parse *p, unsigned int input, uint64_t bytes)
 {
 	struct tensor *t = &p->r->in[input];
 	struct buf b = { t->buf, 0, t->cap };
 	struct server *sv = p->l ? p->l->sv : p->r->loop->sv;
 	size_t mine = p->held + p->r->held;
 
-	if (!mem_room(sv, mine, mine + t->bytes))
+	if (!mem_room(sv, mine, mine + bytes))
 		return failed(p, 503, "too many requests and answers are in memory");
-	if (!buf_room(p->l, &b, t->bytes))
+	if (!buf_room(p->l, &b, bytes))
 		return failed(p, 503, "out of memory");
-	mem_hold(sv, &p->r->held, p->r->held + t->bytes);
+	mem_hold(sv, &p->r->held, p->r->held + bytes);
 	t->buf = b.p;
 	t->cap = b.cap;
 	t->data = t->buf;
@@ -424,7 +473,7 @@ static bool input(struct parse *p)
 	const struct serve_io *io;
 	struct js_str key, name = { 0 }, type = { 0 };
 	struct serve_shape s = { 0 };
-	const char *data = NULL;
+	const char *data = NULL, *data_end = NULL;
 	struct form form = { 0 };
 	bool has_shape = false, many = false, twice = false;
 	uint64_t bytes;
@@ -451,6 +500,7 @@ static bool input(struct parse *p)
 			if (js_peek(&p->j))
 				data = p->j.p;
 			js_skip_data(&p->j);
+			data_end = p->j.p;
 		} else if (js_is(&key, "parameters") && js_peek(&p->j) == '{') {
 			if (!tensor_parameters(p, true, &form))
 				return false;
@@ -484,7 +534,7 @@ static bool input(struct parse *p)
 				      " additional bytes for model '%s'",
 				      io->name, form.size - (uint64_t)(p->body_end - p->binary),
 				      p->m->name);
-		if (!infer_size(p, (unsigned int)i, form.size))
+		if (!infer_size(p, (unsigned int)i, p->binary, form.size))
 			return false;
 		t->data = p->binary;
 		p->binary += form.size;
@@ -501,10 +551,12 @@ static bool input(struct parse *p)
 			      "binary data format for input '%s'",
 			      io->name);
 	/* Each element takes two bytes of text at least, so this bounds the memory. */
-	if (bytes / type_size[io->type] > (uint64_t)(p->j.end - data) / 2 + 1)
+	if (bytes / least_size(io->type) > (uint64_t)(p->j.end - data) / 2 + 1)
 		return refused(p, "unexpected number of elements in 'data' of input '%s'",
 			       io->name);
-	if (!infer_buffer(p, (unsigned int)i))
+	if (io->type == SERVE_BYTES)
+		bytes += (uint64_t)(data_end - data);
+	if (!infer_buffer(p, (unsigned int)i, bytes))
 		return false;
 	p->data[i] = data;
 	return true;
@@ -514,6 +566,7 @@ static bool input(struct parse *p)
 static int convert(struct parse *p, uint64_t until)
 {
 	const struct serve_io *io;
+	uint64_t bytes;
 	unsigned int i;
 	int rc;
 
@@ -525,7 +578,7 @@ static int convert(struct parse *p, uint64_t until)
 		if (!p->sink.to) {
 			p->j.p = p->data[i];
 			p->sink = (struct sink){ io->type, p->r->in[i].buf,
-						 p->r->in[i].bytes / type_size[io->type], 0 };
+						 p->r->in[i].bytes / least_size(io->type), 0 };
 		}
 		rc = elements(&p->j, &p->sink, until);
 		if (rc)
@@ -534,6 +587,11 @@ static int convert(struct parse *p, uint64_t until)
 			refused(p, "unexpected number of elements in 'data' of input '%s': %"
 				PRIu64 " are missing", io->name, p->sink.left);
 			return -EINVAL;
+		}
+		if (io->type == SERVE_BYTES) {
+			bytes = (uint64_t)(p->sink.to - (char *)p->r->in[i].buf);
+			p->r->bytes += bytes - p->r->in[i].bytes;
+			p->r->in[i].bytes = bytes;
 		}
 		p->sink.to = NULL;
 	}

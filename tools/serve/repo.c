@@ -102,7 +102,9 @@ static bool same_settings(const struct server *sv, const struct entry *e)
 		c.queue_requests == e->conf.queue_requests &&
 		c.queue_bytes == e->conf.queue_bytes && c.slot_bytes == e->conf.slot_bytes &&
 		c.weight == e->conf.weight && c.instances == e->conf.instances &&
-		c.timeout_ns == e->conf.timeout_ns;
+		c.timeout_ns == e->conf.timeout_ns && c.backend == e->conf.backend &&
+		c.batches == e->conf.batches && c.threads == e->conf.threads &&
+		!strcmp(c.provider, e->conf.provider);
 }
 
 static struct entry *entry_new(struct server *sv, const char *name)
@@ -356,10 +358,6 @@ static int check(const struct version *v, char *err, size_t size)
 							     &m->outputs[i - m->ninputs];
 		struct js_str name = { .p = io->name, .n = strlen(io->name) };
 
-		if (io->type == SERVE_BYTES) {
-			snprintf(err, size, "tensors of BYTES are not supported");
-			return -ENOTSUP;
-		}
 		/* neither JSON nor a message of gRPC could have it */
 		if (!js_is_utf8(&name)) {
 			snprintf(err, size, "the name of %s %u is not UTF-8",
@@ -374,7 +372,9 @@ static int check(const struct version *v, char *err, size_t size)
 /* On the helper: load one version. */
 static int prepare(struct load *ld, int64_t number, char *why, size_t size)
 {
+	const struct model_conf *conf = &ld->e->conf;
 	struct server *sv = ld->sv;
+	struct serve_how how;
 	struct version *v;
 	char path[4096];
 	unsigned int i;
@@ -394,7 +394,10 @@ static int prepare(struct load *ld, int64_t number, char *why, size_t size)
 	if (!v->stats.batch)
 		return -ENOMEM;
 	snprintf(path, sizeof(path), "%s/%s/%" PRId64, sv->cfg.repository, ld->e->name, number);
-	rc = serve_model_load(path, ld->e->name, number, &v->m, why, size);
+	how = (struct serve_how){ .backend = conf->backend, .rows_apart = conf->batches &&
+				  conf->max_batch > 1, .threads = conf->threads,
+				  .provider = *conf->provider ? conf->provider : NULL };
+	rc = serve_model_load(path, ld->e->name, number, &how, &v->m, why, size);
 	if (rc) {
 		v->m = NULL;
 		return rc;
@@ -522,7 +525,8 @@ static void load_end(struct server *sv)
 		e->explicitly_unloaded = false;
 		snprintf(number, sizeof(number), "%" PRId64, ld->v->m->version);
 		snprintf(ms, sizeof(ms), "%.3f", (double)(now_ns() - ld->begin_ns) / 1e6);
-		log_line("info", "loaded", "model", e->name, "version", number, "ms", ms, NULL);
+		log_line("info", "loaded", "model", e->name, "version", number, "backend",
+			 ld->v->m->backend, "ms", ms, NULL);
 	}
 	/* the caller asked for the newest version: report its failure, also if an older one serves */
 	if (ld->ct)
@@ -647,7 +651,7 @@ static void scan(struct server *sv)
 }
 
 static void index_row(json_t *all, const struct entry *e, int64_t version, const char *state,
-		      const char *reason)
+		      const char *backend, const char *reason)
 {
 	json_t *o = json_pack("{s:s}", "name", e->name);
 	char text[24];
@@ -657,6 +661,8 @@ static void index_row(json_t *all, const struct entry *e, int64_t version, const
 		json_object_set_new(o, "version", json_string(text));
 	}
 	json_object_set_new(o, "state", json_string(state));
+	if (backend)
+		json_object_set_new(o, "backend", json_string(backend));
 	if (reason)
 		json_object_set_new(o, "reason", json_string(reason));
 	json_array_append_new(all, o);
@@ -672,16 +678,17 @@ static void index_json(struct server *sv, struct control *ct)
 	for (i = 0; i < sv->nentries; i++) {
 		e = sv->entries[i];
 		if (e->current)
-			index_row(all, e, e->current->m->version, "READY", NULL);
+			index_row(all, e, e->current->m->version, "READY",
+				  e->current->m->backend, NULL);
 		if (ct->ready_only)
 			continue;
 		if (!e->current && is_loading(sv, e))
-			index_row(all, e, 0, "LOADING", NULL);
+			index_row(all, e, 0, "LOADING", NULL, NULL);
 		else if (!e->current && !e->nfailed)
-			index_row(all, e, 0, "UNAVAILABLE", e->reason);
+			index_row(all, e, 0, "UNAVAILABLE", NULL, e->reason);
 		for (k = 0; k < e->nfailed && (e->current || !is_loading(sv, e)); k++)
 			index_row(all, e, e->failed[k].version, "UNAVAILABLE",
-				  e->failed[k].reason);
+				  NULL, e->failed[k].reason);
 	}
 	ct->text = json_dumps(all, JSON_COMPACT);
 	json_decref(all);

@@ -63,7 +63,8 @@ static json_t *ios(const struct serve_io *io, unsigned int n, bool config)
 		dims = json_array();
 		for (k = 0; k < io[i].rank; k++)
 			json_array_append_new(dims, json_integer(io[i].dims[k]));
-		snprintf(type, sizeof(type), "TYPE_%s", type_name[io[i].type]);
+		snprintf(type, sizeof(type), "TYPE_%s",
+			 io[i].type == SERVE_BYTES ? "STRING" : type_name[io[i].type]);
 		json_array_append_new(all,
 				      config ? json_pack("{s:s, s:s, s:o}", "name", io[i].name,
 							 "data_type", type, "dims", dims) :
@@ -86,6 +87,12 @@ static void metadata(struct conn *c, const struct version *v)
 				 ios(m->outputs, m->noutputs, false)));
 }
 
+/* As Triton calls it. */
+static const char *config_backend(const struct serve_model *m)
+{
+	return strcmp(m->backend, "onnxruntime") ? m->platform : m->backend;
+}
+
 static void config(struct conn *c, const struct version *v)
 {
 	const struct model_conf *conf = &v->e->conf;
@@ -97,7 +104,8 @@ static void config(struct conn *c, const struct version *v)
 		json_array_append_new(sizes, json_integer(conf->preferred[i]));
 	/* with batches, Triton's dims leave out the first */
 	o = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:[{s:s, s:i, s:s}]}", "name", m->name,
-		      "platform", m->platform, "backend", m->platform, "max_batch_size",
+		      "platform", m->platform, "backend",
+		      config_backend(m), "max_batch_size",
 		      (int)most, "input", ios(m->inputs, m->ninputs, true), "output",
 		      ios(m->outputs, m->noutputs, true), "instance_group", "name", m->name,
 		      "count", (int)conf->instances, "kind", "KIND_CPU");

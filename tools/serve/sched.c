@@ -513,8 +513,9 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 	uint64_t end = 0, row = 0, queued;
 	bool limited = true;
 	unsigned int i, k;
+	size_t bytes;
 	char *to;
-	int rc;
+	int rc = 0;
 
 	if (b->plan)
 		start_plan(sv, b, false);
@@ -540,10 +541,14 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 			stats_hist(&v->stats, HIST_QUEUE, queued);
 		}
 	}
-	for (i = 0; i < v->m->ninputs; i++) {
-		to = serve_slot_input(s->s, i);
-		for (k = 0; k < b->n && b->r[k]->in[i].bytes; k++) {
-			memcpy(to, b->r[k]->in[i].data, b->r[k]->in[i].bytes);
+	for (i = 0; i < v->m->ninputs && !rc; i++) {
+		for (bytes = 0, k = 0; k < b->n; k++)
+			bytes += b->r[k]->in[i].bytes;
+		to = serve_slot_input(s->s, i, bytes);
+		rc = to ? 0 : -ENOMEM;
+		for (k = 0; k < b->n && to; k++) {
+			if (b->r[k]->in[i].bytes)
+				memcpy(to, b->r[k]->in[i].data, b->r[k]->in[i].bytes);
 			to += b->r[k]->in[i].bytes;
 		}
 	}
@@ -551,7 +556,8 @@ static void launch(struct server *sv, struct entry *e, struct batch *b)
 	how.tag = (uint64_t)(uintptr_t)s;
 	how.deadline_ns = limited ? (int64_t)end : 0;
 	version_get(v);
-	rc = serve_slot_launch(s->s, &how);
+	if (!rc)
+		rc = serve_slot_launch(s->s, &how);
 	if (!rc) {
 		sv->inflight++;
 		e->inflight++;
@@ -607,6 +613,8 @@ void sched_complete(struct slot *s, int status)
 	run = s->done_ns - s->launched_ns;
 	sv->inflight--;
 	e->inflight--;
+	if (!status && !slot_ran(s))
+		status = -ENOTSUP;
 	/* also if the run ended early */
 	used = s->light ? run : layers_ns(s, status ? 0 : run);
 	if (used)

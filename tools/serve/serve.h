@@ -67,6 +67,10 @@ struct model_conf {
 	unsigned int weight;
 	unsigned int instances;		/* runs at once */
 	uint64_t timeout_ns;		/* of requests that give none; 0: none */
+	unsigned int backend;		/* enum serve_backend */
+	bool batches;			/* max_batch is stated for this model alone */
+	unsigned int threads;		/* of a run in onnxruntime */
+	char provider[SERVE_PROVIDER];
 };
 
 struct named_conf {
@@ -77,7 +81,7 @@ struct named_conf {
 
 /* A: those that a SIGHUP may change, while loops read them. */
 struct config {
-	char *repository, *host, *token, *token_file, *file;
+	char *repository, *host, *token, *token_file, *file, *onnxruntime;
 	unsigned int port, grpc_port, loops, workers;
 	unsigned int ready_any;		/* ready with one model that serves */
 	unsigned int max_connections, max_header;
@@ -173,6 +177,7 @@ struct slot {
 	uint64_t rows;
 	bool is_planned, needed;	/* needed: its request could not run without it */
 	int priority;			/* of its plan, in the engine */
+	uint64_t bytes;			/* of its memory, when it was last measured */
 	bool by_rows;			/* each output has a row for each row of the inputs */
 	bool light;			/* on the engine without workers */
 	bool warm;			/* planned at the load, and kept until the end */
@@ -259,9 +264,10 @@ struct queue {
 };
 
 /* A version that could not be loaded. */
+#define REASON 2048
 struct failure {
 	int64_t version;		/* 0: there is none */
-	char reason[256];
+	char reason[REASON];
 };
 #define MAX_FAILED 4			/* of a name, which are remembered */
 
@@ -480,6 +486,8 @@ bool may_plan(const struct server *sv, const struct version *v, const struct sha
 /* The same if requests of these shapes can run without: that replaces no slot in use. */
 bool may_plan_more(const struct server *sv, const struct version *v, const struct shapes *sh,
 		   uint64_t now);
+/* After a run: whether its outputs have rows for each of its requests. */
+bool slot_ran(struct slot *s);
 /* A slot that is to be planned by plan_continue(); NULL: no memory. */
 struct slot *plan_begin(struct server *sv, struct version *v, struct shapes *sh, uint64_t rows,
 			bool needed, int priority);

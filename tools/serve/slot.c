@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ort.h"
 #include "slot.h"
 
 #define PRIM_BYTES	((size_t)128 << 10)
@@ -46,7 +47,9 @@ static int body(struct pawl_run *run, void *arg)
 		st->thread = gettid();
 		st->begin_ns = clock_ns();
 	}
-	if (st->prim)
+	if (st->ort)
+		rc = ort_run(st->ort);
+	else if (st->prim)
 		rc = prim_run(st->prim);
 	else if (j->chain)
 		chain_run(j->chain, &j->out, j->ins);
@@ -58,6 +61,8 @@ static int body(struct pawl_run *run, void *arg)
 		st->end_ns = clock_ns();
 	if (rc)
 		st->failed = true;
+	if (rc && st->ort)
+		return pawl_fail(run, rc, "onnxruntime: %s", ort_why(st->ort));
 	return rc ? pawl_fail(run, rc, "operator %s '%s' failed", j->n ? j->n->type : "copy",
 			      j->n ? j->n->name : "") : 0;
 }
@@ -87,6 +92,20 @@ static size_t make_ops(struct serve_slot *s, struct pawl_op *op, pawl_var_t *var
 	unsigned int i, k, t, n = 0;
 	size_t at = 0;
 
+	if (s->ort) {
+		if (op) {
+			vars[0] = (pawl_var_t)PAWL_SLOT(0);
+			s->step[0] = (struct step){ .ort = s->ort };
+			op[0] = (struct pawl_op)PAWL_OP_INIT;
+			op[0].fn = body;
+			op[0].arg = &s->step[0];
+			op[0].name = "onnxruntime";
+			op[0].reads = vars;
+			op[0].nreads = 1;
+		}
+		s->nsteps = 1;
+		return 1;
+	}
 	for (i = 0; i < s->njobs; i++) {
 		struct job *j = &s->job[i];
 
@@ -144,7 +163,7 @@ static int prepare(struct serve_slot *s)
 {
 	unsigned int i, n = 1;
 
-	for (i = s->g->m.ninputs; i < s->nblocks; n += s->block[i++].parts)
+	for (i = s->g->m.ninputs; !s->ort && i < s->nblocks; n += s->block[i++].parts)
 		s->block[i].first = n;
 	s->vars = calloc(n, sizeof(*s->vars));
 	if (!s->vars)
@@ -171,7 +190,10 @@ int serve_slot_create(struct serve_model *m, struct pawl_engine *e,
 	s->errsize = errsize;
 	s->shape = calloc(g->nvalues + 1, sizeof(*s->shape));
 	s->at = calloc(g->nvalues + 1, sizeof(*s->at));
-	rc = s->shape && s->at ? slot_begin(s, shapes) : slot_no_memory(s);
+	if (g->ort)
+		rc = ort_plan(g->ort, m, shapes, g->limit, &s->ort, err, errsize);
+	else
+		rc = s->shape && s->at ? slot_begin(s, shapes) : slot_no_memory(s);
 	if (rc) {
 		serve_slot_destroy(s);
 		return rc;
@@ -194,11 +216,13 @@ static size_t prim_bytes(const struct serve_slot *s)
 
 int serve_slot_plan(struct serve_slot *s)
 {
-	int rc = slot_plan(s);
+	int rc = s->ort ? 0 : slot_plan(s);
 
 	if (!rc)
 		rc = prepare(s);
-	if (!rc)
+	if (!rc && s->ort)
+		s->apart = s->g->m.batch;
+	else if (!rc)
 		rc = slot_rows(s);
 	if (!rc) {
 		s->bytes += prim_bytes(s);
@@ -216,6 +240,7 @@ void serve_slot_destroy(struct serve_slot *s)
 		return;
 	if (s->graph.h)
 		pawl_graph_delete(s->e, s->graph);
+	ort_destroy(s->ort);
 	for (i = 0; i < s->nblocks; i++) {
 		free(s->block[i].data);
 		free(s->block[i].users);
@@ -260,22 +285,29 @@ int serve_slot_move(struct serve_slot *s, struct pawl_engine *to)
 
 size_t serve_slot_bytes(const struct serve_slot *s)
 {
-	return s->bytes;
+	return s->ort ? ort_bytes(s->ort) : s->bytes;
 }
 
-void *serve_slot_input(struct serve_slot *s, unsigned int i)
+void *serve_slot_input(struct serve_slot *s, unsigned int i, size_t bytes)
 {
-	return data_of(s, s->in_piece[i]);
+	return s->ort ? ort_input(s->ort, i, bytes) : data_of(s, s->in_piece[i]);
 }
 
 const void *serve_slot_output(struct serve_slot *s, unsigned int i)
 {
-	return data_of(s, s->out_piece[i]);
+	return s->ort ? ort_output(s->ort, i) : data_of(s, s->out_piece[i]);
+}
+
+size_t serve_slot_output_bytes(const struct serve_slot *s, unsigned int i)
+{
+	return s->ort ? ort_output_bytes(s->ort, i) :
+		(size_t)count(s->outputs[i].rank, s->outputs[i].dims) *
+			type_size(s->g->m.outputs[i].type);
 }
 
 const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned int i)
 {
-	return &s->outputs[i];
+	return s->ort ? ort_output_shape(s->ort, i) : &s->outputs[i];
 }
 
 bool serve_slot_apart(const struct serve_slot *s)
@@ -308,6 +340,8 @@ int serve_slot_launch(struct serve_slot *s, const struct serve_launch *how)
 			s->step[i].begin_ns = s->step[i].end_ns = 0;
 		}
 	s->timed = how->timed;
+	if (s->ort)
+		ort_start(s->ort);
 	return pawl_graph_push(s->e, s->graph, &l);
 }
 
@@ -315,6 +349,8 @@ void serve_slot_cancel(struct serve_slot *s)
 {
 	/* An error says that it has started, or that it is complete. */
 	pawl_cancel(s->e, s->ticket);
+	if (s->ort)
+		ort_stop(s->ort);
 }
 
 void serve_slot_failure(struct serve_slot *s, char *text, size_t size)
@@ -322,9 +358,11 @@ void serve_slot_failure(struct serve_slot *s, char *text, size_t size)
 	unsigned int i;
 
 	for (*text = 0, i = 0; i < s->nsteps; i++) {
-		const struct node *n = s->step[i].job->n;
+		const struct node *n = s->ort ? NULL : s->step[i].job->n;
 
-		if (s->step[i].failed && n)
+		if (s->step[i].failed && s->ort)
+			snprintf(text, size, "onnxruntime: %s", ort_why(s->ort));
+		else if (s->step[i].failed && n)
 			snprintf(text, size, "operator %s '%s'%s", n->type, n->name,
 				 n->op == OP_GATHER ? ": an index is out of range" : "");
 		s->step[i].failed = false;
@@ -337,8 +375,10 @@ bool serve_slot_step(const struct serve_slot *s, unsigned int i, struct serve_st
 
 	if (i >= s->nsteps || !st->timed)
 		return false;
-	*out = (struct serve_step){ .name = st->job->n ? st->job->n->name : "",
-				    .op = st->job->n ? st->job->n->type : "copy",
+	*out = (struct serve_step){ .name = st->ort ? s->g->m.name :
+					    st->job->n ? st->job->n->name : "",
+				    .op = st->ort ? "onnxruntime" :
+					    st->job->n ? st->job->n->type : "copy",
 				    .begin_ns = st->begin_ns, .end_ns = st->end_ns,
 				    .thread = st->thread };
 	return true;

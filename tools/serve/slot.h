@@ -37,6 +37,7 @@ struct block {
 
 struct step {
 	const struct job *job;
+	struct ort_slot *ort;			/* or this: the run of a backend */
 	struct prim *prim;
 	bool timed, failed;
 	int thread;
@@ -46,6 +47,7 @@ struct step {
 struct serve_slot {
 	struct graph *g;
 	struct pawl_engine *e;
+	struct ort_slot *ort;			/* then there are no jobs */
 	size_t bytes;
 	struct shape *shape;			/* of each value */
 	int (*at)[FORMS]; /* the piece of a value in each layout; -1: none */

@@ -177,19 +177,36 @@ static int slot_plan(struct slot *s, char *err, size_t size)
 	return rc;
 }
 
-static void slot_planned(struct slot *s)
+/* Note its memory, and whether its outputs have a row for each row of the inputs. */
+static void measure(struct slot *s)
 {
-	struct version *v = s->v;
+	uint64_t bytes = serve_slot_bytes(s->s);
 	unsigned int i;
 
 	s->by_rows = s->shapes->batch && serve_slot_apart(s->s);
-	for (i = 0; s->by_rows && i < v->m->noutputs; i++) {
+	for (i = 0; s->by_rows && i < s->v->m->noutputs; i++) {
 		const struct serve_shape *out = serve_slot_output_shape(s->s, i);
 
 		s->by_rows = out->rank && out->dims[0] == (int64_t)s->rows;
 	}
+	s->v->bytes += bytes - s->bytes;
+	s->bytes = bytes;
+}
+
+static void slot_planned(struct slot *s)
+{
+	measure(s);
 	s->shapes->share = s->by_rows ? SHARE_YES : SHARE_NO;
-	v->bytes += serve_slot_bytes(s->s);
+}
+
+bool slot_ran(struct slot *s)
+{
+	measure(s);
+	if (s->by_rows || s->nreqs < 2)
+		return true;
+	/* the outputs of a backend are not what the configuration says */
+	s->shapes->share = SHARE_NO;
+	return false;
 }
 
 /* Its memory, with the slot. */
@@ -207,7 +224,7 @@ static void slot_arrived(struct msg *m)
 	struct slot *s = m->arg;
 	struct version *v = s->v;
 	struct server *sv = s->sv;
-	uint64_t bytes = serve_slot_bytes(s->s);
+	uint64_t bytes = s->bytes;
 
 	slot_destroy(s);
 	fetch_add_relaxed(&sv->freeing, -bytes);
@@ -218,7 +235,7 @@ static void slot_free(struct slot *s)
 {
 	struct version *v = s->v;
 	struct server *sv = s->sv;
-	uint64_t bytes = s->s ? serve_slot_bytes(s->s) : 0, before;
+	uint64_t bytes = s->bytes, before;
 
 	v->bytes -= bytes;
 	if (v->fresh == s)
@@ -249,7 +266,7 @@ static void idle_enter(struct slot *s)
 	s->idle_prev = sv->idle_tail;
 	*(s->idle_prev ? &s->idle_prev->idle_next : &sv->idle) = s;
 	sv->idle_tail = s;
-	sv->idle_bytes += serve_slot_bytes(s->s);
+	sv->idle_bytes += s->bytes;
 }
 
 static void idle_leave(struct slot *s)
@@ -258,7 +275,7 @@ static void idle_leave(struct slot *s)
 
 	*(s->idle_prev ? &s->idle_prev->idle_next : &sv->idle) = s->idle_next;
 	*(s->idle_next ? &s->idle_next->idle_prev : &sv->idle_tail) = s->idle_prev;
-	sv->idle_bytes -= serve_slot_bytes(s->s);
+	sv->idle_bytes -= s->bytes;
 }
 
 /* It is not free any more. */
@@ -271,7 +288,7 @@ static void unlink_free(struct slot *s)
 		at = &(*at)->next;
 	*at = s->next;
 	s->shapes->nfree--;
-	v->free_bytes -= serve_slot_bytes(s->s);
+	v->free_bytes -= s->bytes;
 	if (!s->warm)
 		idle_leave(s);
 }
@@ -328,7 +345,7 @@ void slot_give(struct slot *s)
 	s->next = v->free;
 	v->free = s;
 	s->shapes->nfree++;
-	v->free_bytes += serve_slot_bytes(s->s);
+	v->free_bytes += s->bytes;
 	/* the helper plans the warm ones, and loop 0 owns the list */
 	if (!s->warm) {
 		idle_enter(s);

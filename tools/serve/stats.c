@@ -246,6 +246,12 @@ void stats_metrics(struct conn *c)
 	for (i = 0; ok && i < t->n; i++)
 		ok = sample(c, "nv_inference_pending_request_count", t, i, "",
 			    load_relaxed(&t->at[i].e->pending));
+	ok = ok && family(c, "pawl_serve_backend", "gauge", "What runs a version");
+	for (i = 0; ok && i < t->n; i++)
+		ok = buf_printf(c->loop, &c->out,
+				"pawl_serve_backend{model=\"%s\",version=\"%" PRId64
+				"\",backend=\"%s\"} 1\n", t->at[i].e->name,
+				t->at[i].v->m->version, t->at[i].v->m->backend);
 	ok = ok && family(c, "pawl_serve_failed_version", "gauge",
 			  "Versions that could not be loaded; version 0: there is none");
 	for (i = 0; ok && i < t->nfailed; i++)

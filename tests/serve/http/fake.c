@@ -58,7 +58,7 @@ struct serve_slot {
 	struct fake *f;
 	struct pawl_engine *e;
 	struct serve_shape out;
-	size_t n, bytes;
+	size_t n, bytes, strings;	/* strings: bytes of input 0, if it is BYTES */
 	char *in[8], *to;
 	pawl_var_t state;
 	u32 canceled;		/* A */
@@ -74,8 +74,14 @@ void serve_cache_empty(void)
 {
 }
 
+void serve_onnxruntime(const char *path)
+{
+	(void)path;
+}
+
 int serve_model_load(const char *dir, const char *name, int64_t version,
-		     struct serve_model **out, char *err, size_t errsize)
+		     const struct serve_how *how, struct serve_model **out, char *err,
+		     size_t errsize)
 {
 	struct fake *f = calloc(1, sizeof(*f));
 	char path[4096], line[256], text[200];
@@ -84,6 +90,7 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 	FILE *file;
 	int n;
 
+	(void)how;
 	snprintf(path, sizeof(path), "%s/fake", dir);
 	file = f ? fopen(path, "re") : NULL;
 	if (!file) {
@@ -139,7 +146,8 @@ int serve_model_load(const char *dir, const char *name, int64_t version,
 	snprintf(f->plan, sizeof(f->plan), "%.4000s/plan", dir);
 	snprintf(f->slow, sizeof(f->slow), "%.4000s/slow", dir);
 	snprintf(f->name, sizeof(f->name), "%s", name);
-	f->m = (struct serve_model){ .name = f->name, .platform = "fake", .version = version,
+	f->m = (struct serve_model){ .name = f->name, .platform = "fake",
+		.backend = "native", .version = version,
 		.ninputs = inputs, .noutputs = 1, .inputs = f->in, .outputs = &f->out,
 		.batch = f->in[0].rank && f->in[0].dims[0] == -1 };
 	*out = &f->m;
@@ -246,9 +254,23 @@ size_t serve_slot_bytes(const struct serve_slot *s)
 	return s->bytes * (s->f->m.ninputs + 1);
 }
 
-void *serve_slot_input(struct serve_slot *s, unsigned int i)
+void *serve_slot_input(struct serve_slot *s, unsigned int i, size_t bytes)
 {
-	return s->in[i];
+	if (s->f->in[0].type == SERVE_BYTES) {
+		free(s->in[i]);
+		s->in[i] = malloc(bytes + 1);
+		if (!i) {
+			free(s->to);
+			s->to = malloc(bytes + 1);
+			s->strings = bytes;
+		}
+	}
+	return s->to ? s->in[i] : NULL;
+}
+
+size_t serve_slot_output_bytes(const struct serve_slot *s, unsigned int i)
+{
+	return i ? 0 : s->f->in[0].type == SERVE_BYTES ? s->strings : s->bytes;
 }
 
 const void *serve_slot_output(struct serve_slot *s, unsigned int i)
@@ -285,7 +307,7 @@ static void compute(struct serve_slot *s)
 		}
 	}
 	if (s->f->in[0].type != SERVE_FP32 && s->f->in[0].type != SERVE_INT32)
-		memcpy(s->to, s->in[0], s->bytes);
+		memcpy(s->to, s->in[0], serve_slot_output_bytes(s, 0));
 }
 
 static uint64_t clock_ns(void)

@@ -409,6 +409,20 @@ def test_bad_requests_are_explained(grpc, more, text):
                       other="x").status == OK
 
 
+def test_strings(server):
+    server.model("m", type="BYTES")
+    server.start()
+    values = [b"", b"a", b"\xff\0b", b"x" * 300]
+    raw = b"".join(struct.pack("<I", len(v)) + v for v in values)
+    with Client(server) as grpc:
+        one = tensor(datatype="BYTES", contents=b"".join(field(8, v) for v in values))
+        assert decode(grpc.infer(inputs=[one], raw=[]).messages[0])[6] == [raw]
+        one = tensor(datatype="BYTES")
+        assert decode(grpc.infer(inputs=[one], raw=[raw]).messages[0])[6] == [raw]
+        call = grpc.infer(inputs=[one], raw=[raw[:-1]])
+        assert call.status == INVALID and "as its shape says" in call.text
+
+
 def test_values_out_of_range_are_refused(server):
     server.model("m", type="INT8")
     server.start()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Open Inference Protocol over HTTP/1.1."""
+import concurrent.futures
 import json
 import math
 import socket
@@ -124,7 +125,8 @@ def test_json_tensors(server):
     ("UINT8", [0, 255, 1, 2]), ("UINT16", [0, 65535, 1, 2]), ("UINT32", [0, 2**32 - 1, 1, 2]),
     ("UINT64", [0, 2**64 - 1, 1, 2]),
     ("FP32", [0.1, -3.4e38, 1e-40, 16777217.0]),
-    ("FP64", [0.1, 1.7976931348623157e308, 5e-324, 2.0])])
+    ("FP64", [0.1, 1.7976931348623157e308, 5e-324, 2.0]),
+    ("BYTES", ["", "a", "\u00e4\u20ac\U0001f600", 'x"\\\n\0 y' * 3])])
 def test_datatypes_keep_their_values_in_json(server, datatype, values):
     server.model("m", type=datatype)
     server.start()
@@ -235,6 +237,37 @@ def test_bad_requests_are_explained(server, body, text):
     assert answer.error.startswith(text), answer.error
     # and the connection's server goes on
     assert server.infer("m", [1, 2, 3, 4]).status == 200
+
+
+def strings(*values):
+    return b"".join(len(v).to_bytes(4, "little") + v for v in values)
+
+
+def test_strings_are_counted_and_cut_by_their_lengths(server):
+    """Requests that share a run have their own strings again; what does not add up is refused."""
+    server.model("m", type="BYTES")
+    server.start(config="[model]\nmax_delay_us = 50000\n")
+
+    def ask(data, rows=1, **more):
+        head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "BYTES",
+                                       "shape": [rows, 4],
+                                       "parameters": {"binary_data_size": len(data)}}],
+                           "parameters": {"binary_data_output": True}, **more}).encode()
+        return server.post("/v2/models/m/infer", head + data,
+                           {"Inference-Header-Content-Length": str(len(head))})
+    good = [strings(*[bytes([65 + i]) * (i + k) for k in range(4)]) for i in range(6)]
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        for data, answer in zip(good, pool.map(ask, good)):
+            head = int(answer.headers["Inference-Header-Content-Length"])
+            assert answer.body[head:] == data
+    for bad in (b"", good[0][:-1], good[0] + b"\0", good[0] + strings(b"x"),
+                strings(b"a", b"b", b"c"), strings(b"a", b"b", b"c") + b"\xff" * 4):
+        assert "are not as many as its shape says" in ask(bad).error
+    assert ask(b"", 0).status == 200
+    # JSON cannot have bytes that are no text
+    answer = ask(strings(b"\xff", b"", b"", b""), outputs=[
+        {"name": "OUTPUT0", "parameters": {"binary_data": False}}])
+    assert answer.status == 400 and "no text" in answer.error
 
 
 def test_bad_binary_data_is_refused(server):
