@@ -214,6 +214,14 @@ def test_without_the_library_all_that_blocks_is_named(server, tmp_path, library)
             " { get, version };\nconst void *OrtGetApiBase(void) { return &base; }\n")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", path, tmp_path / "old.c"], check=True)
     server.start(library=path)
+    check = subprocess.run([COMMAND, "check", f"--onnxruntime={path}", server.folder / "models"],
+                           capture_output=True, text=True, check=False)
+    assert check.returncode == 1 and "1 served, 1 not" in check.stdout, check.stdout
+    assert "\n  operator Sinh 'sinh3': " in check.stdout
+    check = subprocess.run([COMMAND, "check", f"--onnxruntime={sys.prefix}",
+                            server.folder / "models"], capture_output=True, text=True,
+                           check=False)
+    assert check.returncode == 0 and "m/1: onnxruntime\n" in check.stdout, check.stdout
     index = {m["name"]: m for m in json.loads(server.call("/v2/repository/index", {}))}
     assert index["good"]["backend"] == "native"
     for word in ("CumSum 'cumsum1', 'cumsum2'", "Sinh 'sinh3'", "Add 'add4': this type", why,

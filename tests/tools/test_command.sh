@@ -49,6 +49,7 @@ Usage: pawl COMMAND [OPTION]...
 Run work through pawl, a dependency engine.
 
 Commands:
+  check      say what runs the models of files and folders, or what blocks them
   demo       start pawl serve, send it handwritten digits, and check its answers
   infer      classify handwritten digits; every layer of every request is an op
   load       measure the latency of an inference server
@@ -62,7 +63,7 @@ Commands:
 'pawl COMMAND --help' lists the options of a command; see also pawl(1).
 END
 # commands that this build lacks
-for command in demo load serve; do
+for command in check demo load serve; do
 	grep -q "^  $command " "$tmp/help" || sed -i "/^  $command /d" "$tmp/want"
 done
 same "$tmp/want"
@@ -151,7 +152,10 @@ for command in $commands; do
 	fi
 	refused "pawl $command" "$command" --no-such-option
 	grep -q -- --no-such-option "$tmp/err" || fail "$command does not say which option it has not"
-	[ "$command" = mxnet ] || refused "pawl $command" "$command" more arguments
+	case $command in
+	check | mxnet) ;;
+	*) refused "pawl $command" "$command" more arguments ;;
+	esac
 	# each option of the manual page is in the help: by both names, and with an argument if it has one
 	sed -nE 's/^\*(-[A-Za-z])\*, \*(--[a-z0-9-]+)\*(=.*)?$/\1 \2 \3/p
 		s/^\*(--[a-z0-9-]+)\*(=.*)?$/- \1 \2/p' "$man/pawl-$command.1.scd" >"$tmp/options"
@@ -326,6 +330,28 @@ printed '^ +arrivals were pushed late by p50 '
 for text in '^reloads ' '^naive ' '^ratio ' ' reloads, from push' '^trace ' ' in flight it includes'; do
 	grep -qE -- "$text" "$tmp/out" && fail "'$text' in the output"
 done
+
+# --- pawl check ---
+
+if echo "$commands" | grep -qx check; then
+	run 0 check "$src/demo/data/models"
+	grep -q '^.*digits/2: native$' "$tmp/out" || fail 'pawl check: digits is not native'
+	for text in 'input image FP32 \[-1,64\]' 'a run with one row: [0-9.]* ms' 'share a run'; do
+		grep -q "^  .*$text" "$tmp/out" || fail "pawl check: no line with '$text'"
+	done
+	run 0 check --no-run "$src/demo/data/models/digits"
+	mkdir "$tmp/empty"
+	echo 'no model' >"$tmp/broken.onnx"
+	run 1 check --no-run "$src/demo/data/models" "$tmp/empty" "$tmp/broken.onnx" "$tmp/none"
+	for text in empty broken.onnx none; do
+		grep -q "^$tmp/$text: " "$tmp/out" || fail "pawl check does not mention $text"
+	done
+	grep -qx '1 served, 3 not' "$tmp/out" || fail 'pawl check counts otherwise'
+	refused 'pawl check' check
+	says 'pawl check: no file or folder is named'
+	refused 'pawl check' check --backend=other x
+	says "pawl check: 'other' is not good for --backend"
+fi
 
 # --- pawl demo ---
 

@@ -17,6 +17,8 @@ static const struct command {
 	const char *help;
 } commands[] = {
 #ifdef CONFIG_SERVE
+	{ "check", "pawl check", cmd_check,
+	  "say what runs the models of files and folders, or what blocks them" },
 	{ "demo", "pawl demo", cmd_demo,
 	  "start pawl serve, send it handwritten digits, and check its answers" },
 #endif

@@ -931,8 +931,8 @@ static int load_ort(const struct files *f, struct graph **native, const struct s
 	if (at > errsize * 3 / 4)
 		at = errsize * 3 / 4;
 	graph_err(err + at, errsize - at, rc,
-		  rc == -ENOENT ? "%s%s.  With onnxruntime (--onnxruntime=PATH; pip install "
-		  "onnxruntime has it) the server runs such models" : "%s%s", at ? ". " : "", text);
+		  rc == -ENOENT ? "%s%s.  With onnxruntime (pip install onnxruntime; "
+		  "--onnxruntime=PATH) the server runs such models" : "%s%s", at ? "; " : "", text);
 	return rc == -ENOENT ? -ENOTSUP : rc;
 }
 

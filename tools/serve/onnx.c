@@ -366,7 +366,7 @@ int onnx_parse(struct graph *g, const void *data, size_t len)
 			g->opset = m->opset_import[i]->version;
 	g->readable = true;
 	if (g->opset < 7 || g->opset > 21)
-		graph_block(g, "operator set", "", "%lld; 7 to 21 are supported",
+		graph_block(g, "operator set", "", "%lld, and 7 to 21 are supported",
 			    (long long)g->opset);
 	if (m->graph->n_node > MAX_NODES) {
 		rc = refuse(g, -ENOTSUP, "%zu operators, more than %d", m->graph->n_node,

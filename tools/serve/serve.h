@@ -2,6 +2,7 @@
 /*
  * The server: what its files share.
  *
+ *	check.c	pawl check, without a server
  *	cmd.c	options and the configuration file	log.c	the log
  *	server.c threads, start and stop		conn.c	a connection: HTTP/1.1
  *	route.c	the endpoints				parse.c	the body of an infer request
