@@ -43,6 +43,30 @@ int ext_get(struct thread *t, u32 n, u32 opi, u32 *ext)
 	return 0;
 }
 
+/*
+ * Is a field set without the flag that says so?  For an op of the current size.  A deadline is not
+ * checked, so that a program can push one description with it and without.
+ */
+bool op_strays(const struct pawl_op *d)
+{
+	u64 set = d->flags & PAWL_OP_CQ ? 0 : d->cq.h | d->tag;
+
+	set |= d->flags & PAWL_OP_TICKET ? 0 : (u64)(uintptr_t)d->ticket;
+	set |= d->flags & PAWL_OP_GROUP ? 0 : d->group.h;
+	set |= d->flags & PAWL_OP_COST ? 0 : d->cost;
+	set |= d->flags & PAWL_OP_ARG ? 0 : d->arg_size;
+	return set;
+}
+
+/* A part of op_check(): property, device, flags and the fields that need one are right. */
+bool op_extras_right(struct pawl_engine *e, const struct pawl_op *d)
+{
+	return !op_strays(d) && (!(d->flags & PAWL_OP_ARG) || op_arg_fits(d)) &&
+	       (!(op_where(d) & ~WHERE_FLAGS(PAWL_OP_NOTES | PAWL_OP_ARG)) ||
+		(d->prop <= PAWL_NO_SKIP && !(d->flags & ~OP_FLAGS_KNOWN) &&
+		 d->device.kind == PAWL_CPU && d->device.id < e->ndev));
+}
+
 /* Name the field that op_strays() found. */
 __cold int op_stray(const struct pawl_op *d, const char *who, const char *of)
 {

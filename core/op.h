@@ -303,33 +303,18 @@ static inline bool op_arg_fits(const struct pawl_op *d)
 /* op_where() of an op that has nothing but these flags. */
 #define WHERE_FLAGS(f) ((u64)(f) << (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 32 : 16))
 
-/*
- * Is a field set without the flag that says so?  For an op of the current size.  A deadline is not
- * checked, so that a program can push one description with it and without.
- */
-static inline bool op_strays(const struct pawl_op *d)
-{
-	u64 set = d->flags & PAWL_OP_CQ ? 0 : d->cq.h | d->tag;
-
-	set |= d->flags & PAWL_OP_TICKET ? 0 : (u64)(uintptr_t)d->ticket;
-	set |= d->flags & PAWL_OP_GROUP ? 0 : d->group.h;
-	set |= d->flags & PAWL_OP_COST ? 0 : d->cost;
-	set |= d->flags & PAWL_OP_ARG ? 0 : d->arg_size;
-	return set;
-}
-
 void op_stamp(struct pawl_engine *e, u32 opi);
+bool op_extras_right(struct pawl_engine *e, const struct pawl_op *d);
+bool op_strays(const struct pawl_op *d);
 int op_stray(const struct pawl_op *d, const char *who, const char *of);
 
 /* Check everything except the vars. */
 static inline int op_check(struct pawl_engine *e, const struct pawl_op *d, const char *who)
 {
-	if (likely(d && d->size == sizeof(*d) && !(d->fn && d->async_fn) && !op_strays(d) &&
-		   (!op_where(d) || !(op_where(d) & ~WHERE_FLAGS(PAWL_OP_NOTES)) ||
-		    (op_where(d) == WHERE_FLAGS(PAWL_OP_ARG) && op_arg_fits(d)) ||
-		    (d->prop <= PAWL_NO_SKIP && !(d->flags & ~OP_FLAGS_KNOWN) &&
-		     (!(d->flags & PAWL_OP_ARG) || op_arg_fits(d)) &&
-		     d->device.kind == PAWL_CPU && d->device.id < e->ndev)) &&
+	/* All fields at once: most ops have none of those that need a flag. */
+	if (likely(d && d->size == sizeof(*d) && !(d->fn && d->async_fn) &&
+		   (!(op_where(d) | d->cq.h | d->tag | (u64)(uintptr_t)d->ticket | d->group.h |
+		      d->cost | d->arg_size) || op_extras_right(e, d)) &&
 		   (d->reads || !d->nreads) && (d->writes || !d->nwrites)))
 		return 0;
 	return op_bad(e, d, who);
