@@ -5,7 +5,8 @@
  * Structures: one ring per thread, which its owner writes with plain stores.  An event names its
  * op by index and generation (op_gen()), and a body of a launch by those of the launch and its
  * number in the graph, so the events of one op are found whatever else was overwritten.  An op of
- * which an event is missing is not shown.
+ * which an event is missing is not shown.  The end of a body is part of the record of its begin,
+ * if its thread had no other event in between: one cache line less per op.
  *
  * Dependency arrows: a begin has the accesses of its op, and for each how many writes of the var
  * were complete, which is its exact place among the accesses of the var.  The end of a body of a
@@ -66,7 +67,10 @@ struct trace_rec {
 	u16 n;			/* accesses, or successors, which continue in the next records */
 	union {
 		const char *name;	/* push */
-		struct trace_dep deps[TRACE_DEPS];
+		struct {		/* begin */
+			struct trace_dep deps[TRACE_DEPS];
+			u32 took;	/* 1 + time until its end, or 0: its end is another record */
+		};
 		u32 succ[TRACE_SUCC];	/* end of a body of a launch */
 	};
 };
@@ -77,31 +81,28 @@ struct trace_buf {
 	u64 pos;		/* records so far */
 	u64 events;		/* records other than TRACE_MORE so far */
 	u64 last;		/* time of the last one */
+	u64 open;		/* position of a begin ... */
+	u64 open_next;		/* ... and of the record behind it and its accesses, or 0 */
 	u32 size;		/* I: a power of two */
 	u32 slot;		/* I */
 	ck_stack_entry_t link;	/* I: list of the engine */
-	struct trace_rec rec[];
+	struct trace_rec rec[] __cacheline_aligned;
 };
 
 CK_STACK_CONTAINER(struct trace_buf, link, buf_of)
 
-/* Call it in a read section. */
-static struct trace_buf *trace_buf_get(struct thread *t)
+static __noinline struct trace_buf *trace_buf_new(struct thread *t, u64 size)
 {
 	struct pawl_engine *e = t->e;
-	u64 size = load_acquire(&e->tracing);	/* CORE-X2 <-> CORE-X1 */
 	struct trace_buf *b;
 
-	if (!size || size == TRACE_WRITING)
-		return NULL;
-	b = load_relaxed(&t->trace);
-	if (likely(b))
-		return b;
-	b = calloc(1, sizeof(*b) + size * sizeof(b->rec[0]));
+	/* No record is read before it was written. */
+	b = aligned_alloc(CACHELINE, sizeof(*b) + size * sizeof(b->rec[0]));
 	if (!b) {
 		fetch_add_relaxed(&e->trace_lost, 1);
 		return NULL;
 	}
+	memset(b, 0, sizeof(*b));
 	b->size = (u32)size;
 	b->slot = t->slot;
 	store_relaxed(&t->trace, b);
@@ -110,20 +111,39 @@ static struct trace_buf *trace_buf_get(struct thread *t)
 	return b;
 }
 
-static struct trace_rec *rec_at(struct trace_buf *b, u64 pos)
+/* Call it in a read section. */
+static inline struct trace_buf *trace_buf_get(struct thread *t)
+{
+	u64 size = load_acquire(&t->e->tracing);	/* CORE-X2 <-> CORE-X1 */
+	struct trace_buf *b;
+
+	if (unlikely(!size || size == TRACE_WRITING))
+		return NULL;
+	b = load_relaxed(&t->trace);
+	return likely(b) ? b : trace_buf_new(t, size);
+}
+
+static inline struct trace_rec *rec_at(struct trace_buf *b, u64 pos)
 {
 	return &b->rec[pos & (b->size - 1)];
 }
 
 /* Times of a thread ascend, also if the clocks of the processors differ. */
-static struct trace_rec *rec_new(struct trace_buf *b, enum trace_kind k, u32 op, u32 gen, u32 node)
+static inline u64 time_new(struct trace_buf *b)
 {
-	struct trace_rec *r = rec_at(b, b->pos++);
 	u64 now = cycles();
 
 	b->events++;
 	b->last = now > b->last ? now : b->last + 1;
-	r->time = b->last;
+	return b->last;
+}
+
+static inline struct trace_rec *rec_new(struct trace_buf *b, enum trace_kind k, u32 op, u32 gen,
+					u32 node)
+{
+	struct trace_rec *r = rec_at(b, b->pos++);
+
+	r->time = time_new(b);
 	r->op = op;
 	r->gen = gen;
 	r->node = node;
@@ -148,6 +168,8 @@ static void deps_keep(struct pawl_engine *e, struct trace_buf *b, struct trace_r
 	u32 i, k;
 
 	r->n = op->ndeps;
+	r->took = 0;
+	b->open = b->pos - 1;
 	for (i = 0, k = 0; i < op->ndeps; i++, k++) {
 		u32 var = deps[i].var & ~DEP_WRITE;
 
@@ -160,6 +182,25 @@ static void deps_keep(struct pawl_engine *e, struct trace_buf *b, struct trace_r
 			op->flags & OP_STALE && dep_dead(&deps[i]) ? 0 : deps[i].gen,
 			(u32)load_relaxed(&var_side_of(e, var)->version) };
 	}
+	b->open_next = b->pos;
+}
+
+/* A body ends.  Is its begin the last event of its thread?  Then it is complete. */
+static inline bool rec_close(struct trace_buf *b, u32 op, u32 gen)
+{
+	struct trace_rec *r = rec_at(b, b->open);
+	u64 took;
+
+	if (!b->open_next || b->open_next != b->pos || b->pos - b->open > b->size ||
+	    r->op != op || r->gen != gen || r->took)
+		return false;
+	took = time_new(b) - r->time;
+	if (took >= UINT32_MAX) {
+		b->events--;
+		return false;
+	}
+	r->took = (u32)took + 1;
+	return true;
 }
 
 void trace_event(struct thread *t, enum trace_kind k, struct op *op, u32 opi)
@@ -174,7 +215,7 @@ void trace_event(struct thread *t, enum trace_kind k, struct op *op, u32 opi)
 		gen = op_gen_begun(op);
 	pool_rcu_lock();
 	b = trace_buf_get(t);
-	if (unlikely(!b))
+	if (unlikely(!b) || (k == TRACE_END && rec_close(b, opi, gen)))
 		goto out;
 	r = rec_new(b, k, opi, gen, 0);
 	if (k == TRACE_PUSH) {
@@ -367,6 +408,7 @@ struct trace_ev {
 struct trace_op {
 	const struct trace_rec *push, *begin, *ret, *end;
 	struct trace_ev at_begin, at_end;
+	u64 ended;		/* time of its end, if there is one */
 	u32 ops;		/* of a launch: it and its bodies, which follow it */
 	bool refused;
 };
@@ -424,6 +466,12 @@ static int place_cmp(const void *a, const void *b)
 	       x->write != y->write ? cmp(x->write, y->write) : cmp(x->op, y->op);
 }
 
+/* Is the record also that of the op's end? */
+static bool has_end(const struct trace_rec *r)
+{
+	return (r->kind == TRACE_BEGIN || r->kind == TRACE_SKIP) && !r->node && r->took;
+}
+
 static u64 op_time(const struct trace_op *o)
 {
 	return o->push ? o->push->time : ~0ull;
@@ -465,7 +513,7 @@ static const struct trace_op *slice_of(const struct trace_op *o, bool first)
 		return is_slice(o) ? o : NULL;
 	for (i = o + 1; i < o + o->ops; i++)
 		if (is_slice(i) && (!best || (first ? i->begin->time < best->begin->time :
-					      i->end->time > best->end->time)))
+					      i->ended > best->ended)))
 			best = i;
 	return best;
 }
@@ -556,7 +604,7 @@ static int var_arrows(struct trace_out *o)
 static int node_arrows(struct trace_out *o, const struct trace_op *launch, const struct trace_op *from)
 {
 	const struct trace_op *to;
-	u32 i, n = from->end ? from->end->n : 0;
+	u32 i, n = from->end && from->end->kind == TRACE_END ? from->end->n : 0;
 	int rc = 0;
 
 	for (i = 0; i < n && !rc; i++) {
@@ -616,9 +664,14 @@ static int ops_collect(struct trace_out *o)
 		} else if (r->kind == TRACE_END) {
 			op->end = r;
 			op->at_end = o->ev[i];
+			op->ended = r->time;
 		} else {
 			op->begin = r;
 			op->at_begin = o->ev[i];
+			if (has_end(r)) {
+				op->end = r;
+				op->ended = r->time + r->took - 1;
+			}
 		}
 	}
 	if (o->nops)
@@ -690,7 +743,7 @@ static void op_write(const struct trace_out *o, const struct trace_op *op, size_
 		json_string(o->f, name);
 		out_ts(o, op, op->begin->time);
 	} else {
-		slice_write(o, op, name, op->end->time);
+		slice_write(o, op, name, op->ended);
 	}
 	fprintf(o->f, ",\"args\":{\"queued_us\":%.3f,\"order\":%zu}}", (double)queued / 1e3, order);
 	if (!is_async(op))
@@ -698,7 +751,7 @@ static void op_write(const struct trace_out *o, const struct trace_op *op, size_
 	fprintf(o->f, ",\n{\"ph\":\"e\",\"cat\":\"%s\",\"id\":%zu,\"name\":",
 		launch ? "launch" : "async", order);
 	json_string(o->f, name);
-	out_ts(o, op, op->end->time > op->begin->time ? op->end->time : op->begin->time);
+	out_ts(o, op, op->ended > op->begin->time ? op->ended : op->begin->time);
 	fputc('}', o->f);
 }
 
@@ -757,6 +810,7 @@ static int rings_read(struct trace_out *o)
 			if (rec_at(b, at)->kind == TRACE_MORE)
 				continue;
 			o->ev[o->nev++] = (struct trace_ev){ b, at };
+			o->lost -= has_end(rec_at(b, at));
 		}
 	}
 	o->lost -= o->nev;
