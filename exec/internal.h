@@ -61,11 +61,13 @@
  */
 #ifdef PAWL_MODEL
 #define TURN_NS		0u
+#define LOOK_TURNS	1u
 #define STEP_SHARED	4u
 #define STEP_ALONE	4u
 #define CALM		1u
 #else
 #define TURN_NS		20000u	/* for so long a thread stays at a lane while others have work */
+#define LOOK_TURNS	25u	/* in so many turns of short work it has looked at all lanes */
 #define STEP_SHARED	16u	/* takes between two readings of the clock at most, */
 #define STEP_ALONE	64u	/* and if no other lane had work when it last checked */
 #define CALM		8u	/* readings that find short work before they become rarer */

@@ -646,13 +646,15 @@ visit:
 
 /*
  * A turn has ended: take from the next lane with work, from ZERO after the last one, and then
- * from a hoard.  Returns 0 if the usual order is right, or if there is nothing to take.
+ * from a hoard.  Returns 0 if the usual order is right, or if there is nothing to take.  Looking at
+ * a lane moves its lines, so a thread whose work is short looks at a few in each turn.
  * Progress: lock-free.
  */
 static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t, u32 how)
 {
 	u32 end = q->x->words * 64, lanes = lanes_marked(q), first = t->around, s, w = 0;
 	struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
+	u32 looks = t->step < STEP_SHARED ? lanes : (lanes + LOOK_TURNS - 1) / LOOK_TURNS;
 	bool wrapped = false, found = false, retry;
 
 	t->mode &= ~(u32)(MODE_OVER | MODE_VISIT);
@@ -667,6 +669,8 @@ static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t, u
 		if (s < end) {
 			t->around = s + 1;
 			w = lane_turn(q, t, s, how, &found);
+			if (!--looks)
+				break;
 		} else if (s == end || t->around < end) {
 			t->around = end + 1;
 			/* What is in the thread's hoard may be older. */
