@@ -566,7 +566,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	xc.ncpus = c.ncpus;
 	xc.name = c.name;
 	cl.user = e;
-	cl.run = run_work;
+	cl.run = e->kind == PAWL_NAIVE ? naive_run : run_work;
 	cl.warm = op_warm;
 	cl.enter = worker_enter;
 	cl.idle = engine_idle;

@@ -693,6 +693,9 @@ static int complete(struct pawl_engine *e, pawl_token_t token, int status, const
 	else
 		finish_op(t, op, opi, status);
 	alone_end(t, budget);
+	/* A release function may have pushed. */
+	if (unlikely(load_relaxed(&t->naive_pending)))
+		wait_naive(t);
 	flight_check(t);
 	return 0;
 }

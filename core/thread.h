@@ -45,7 +45,9 @@ struct thread {
 	u64 taken, freed;	/* S release: room in the window, taken by pushes, and freed: admit.c */
 	u64 unreaped;		/* S: completions posted, less those reaped; modulo 2^64 */
 	u64 failed, skipped, inlined, records, helps;	/* S */
-	u32 naive_pending;	/* A: naive: incomplete ops that this thread pushed */
+	u32 naive_pending;	/* A: naive: incomplete ops that this thread pushed, */
+	u32 naive_ready;	/* A: those of them that other threads took: naive.c */
+	u32 naive_list;		/* O: the same, oldest first */
 	u32 running;		/* S: op of the innermost body on its stack, for dumps */
 	u32 waits_group;	/* A: 1 + the group that it waits for, or 0 */
 	u32 waits_interrupt;	/* A: it waits, and may be interrupted */

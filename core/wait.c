@@ -87,14 +87,25 @@ static u32 wait_all_helps(s64 timeout_ns, u32 how)
 	       wait_helps(how);
 }
 
+/* A wait in a body, as inside() says. */
+static int wait_inside(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns,
+		       u32 help, struct exec_inside *in)
+{
+	bool naive = t->e->kind == PAWL_NAIVE ||
+		     container_of(in->t, struct thread, ex)->e->kind == PAWL_NAIVE;
+
+	return unlikely(naive && in->takes && timeout_ns) ?
+	       naive_wait_inside(t, cond, arg, timeout_ns, help, in) :
+	       exec_wait_inside(t->e->x, &t->ex, cond, arg, timeout_ns, help, in);
+}
+
 /* help: what it does outside bodies, and flags. */
 static int wait_here(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns,
 		     u32 how, u32 help)
 {
 	struct exec_inside in;
 
-	return inside(t, &in, how) ?
-	       exec_wait_inside(t->e->x, &t->ex, cond, arg, timeout_ns, help, &in) :
+	return inside(t, &in, how) ? wait_inside(t, cond, arg, timeout_ns, help, &in) :
 	       exec_wait(t->e->x, &t->ex, cond, arg, timeout_ns, help);
 }
 
@@ -165,7 +176,8 @@ static void wait_own(struct thread *t, const struct wait_for *what)
 /* A wait that may be inside a body.  how: PAWL_WAIT_* flags. */
 int wait_body(struct thread *t, const struct wait_for *what, s64 timeout_ns, u32 how)
 {
-	if (timeout_ns < 0 && what->wanted && !(how & (PAWL_WAIT_NO_HELP | PAWL_WAIT_INTR)))
+	if (timeout_ns < 0 && what->wanted && !(how & (PAWL_WAIT_NO_HELP | PAWL_WAIT_INTR)) &&
+	    t->e->kind != PAWL_NAIVE)
 		wait_own(t, what);
 	return wait_until(t, what->cond, what->arg, timeout_ns, how, wait_helps(how));
 }
@@ -764,30 +776,6 @@ int pawl_wait(struct pawl_engine *e, unsigned int what, uint64_t h, int64_t time
 }
 PAWL_EXPORT(pawl_wait);
 
-static bool naive_complete(void *arg)
-{
-	struct thread *t = arg;
-
-	return !load_acquire(&t->naive_pending);	/* CORE-N8 <-> CORE-N7 */
-}
-
-/*
- * Naive engine: a push that is not inside a body runs ready ops until all ops that this thread
- * pushed, here or from bodies, are complete.  Progress: blocking by purpose.
- */
-int wait_naive(struct thread *t)
-{
-	struct pawl_engine *e = t->e;
-
-	if (BUSTED(NAIVE_EARLY))
-		return 0;
-	if (!t->depth) {
-		exec_wait(e->x, &t->ex, naive_complete, t, -1, EXEC_HELP);
-		flight_check(t);
-	}
-	return 0;
-}
-
 int pawl_run_one(struct pawl_engine *e)
 {
 	struct thread *t = thread_get(e);
@@ -798,7 +786,10 @@ int pawl_run_one(struct pawl_engine *e)
 	work = exec_take_ready(e->x, &t->ex);
 	if (!work)
 		return 0;
-	run_alone(t, op_of(e, work), work);
+	if (e->kind == PAWL_NAIVE)
+		naive_run(e, &t->ex, work);
+	else
+		run_alone(t, op_of(e, work), work);
 	flight_check(t);
 	return 1;
 }
@@ -832,7 +823,7 @@ int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int6
 	/* In a body a push may wake an idle worker instead: call done() from time to time. */
 	in_body = inside(t, &in, 0);
 	in.polls = true;
-	rc = in_body ? exec_wait_inside(e->x, &t->ex, done, user, timeout_ns, 0, &in) :
+	rc = in_body ? wait_inside(t, done, user, timeout_ns, 0, &in) :
 	     exec_wait(e->x, &t->ex, done, user, timeout_ns, EXEC_HELP);
 	thread_last.callbacks--;
 	return rc ? err(rc, "run_until: not done after %lld ns", (long long)timeout_ns) : 0;

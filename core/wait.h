@@ -29,7 +29,13 @@ void wait_exit(struct thread *t);
 int wait_until(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns, u32 how,
 	       u32 help);
 int wait_none(struct thread *t, s64 timeout_ns, u32 how, u32 help);
+
+/* naive.c */
 int wait_naive(struct thread *t);
+void naive_run(void *user, struct exec_thread *ex, u32 work);
+int naive_wait_inside(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns,
+		      u32 flags, struct exec_inside *in);
+
 void engine_idle(void *user, struct exec_thread *ex);
 
 #endif

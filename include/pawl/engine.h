@@ -319,9 +319,9 @@ struct pawl_op {
  * system refused memory, or that nothing is in flight and the objects still do not suffice.
  *
  * A push runs no body but its own, and that only with PAWL_ASYNC, for deletes, and in an engine
- * of kind PAWL_NAIVE.  Below the window it does not wait.  A push of a body, of any engine, never
- * waits: it is accepted as long as there are objects (max_ops and some more), and fails with
- * -EAGAIN without any.
+ * of kind PAWL_NAIVE, which runs what its thread pushed.  Below the window it does not
+ * wait.  A push of a body, of any engine, never waits: it is accepted as long as there are objects
+ * (max_ops and some more), and fails with -EAGAIN without any.
  *
  * Progress: lock-free.  It takes no lock, calls no allocator and makes no system call, except:
  * to wake a sleeping worker, to touch memory for the first time, on a thread's first call,

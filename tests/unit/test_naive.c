@@ -161,7 +161,10 @@ START_TEST(test_release_pushes)
 }
 END_TEST
 
-/* Several threads: each op is complete when its push returns, and writes exclude. */
+/*
+ * Several threads: each op runs on the thread that pushed it, also inside a wait of its body, and is
+ * complete when its push returns; writes exclude.
+ */
 struct team {
 	struct pawl_engine *e;
 	pawl_var_t v[3];
@@ -172,6 +175,8 @@ struct team {
 
 struct step {
 	struct team *t;
+	pthread_t self;
+	pawl_var_t own;
 	u32 k;
 	u32 ran;	/* A */
 };
@@ -180,8 +185,14 @@ static int step_body(struct pawl_run *run, void *arg)
 {
 	struct step *s = arg;
 
+	MUST(pthread_equal(s->self, pthread_self()));
+	sched_yield();		/* the others push meanwhile */
 	s->t->n[s->k]++;
 	s->t->n[(s->k + 1) % 3]++;
+	if (s->own.h) {
+		MUST(!push_write(run->engine, same_thread, &s->self, s->own));
+		MUST(!pawl_wait_readable(run->engine, s->own, s->k ? -1 : SOON_NS, NULL));
+	}
 	store_release(&s->ran, 1);
 	return 0;
 }
@@ -190,10 +201,12 @@ static void *team_thread(void *arg)
 {
 	struct team *t = arg;
 	u64 seed = fetch_add_relaxed(&t->ids, 1);
+	pawl_var_t own = var_new(t->e);
 	u32 i;
 
 	for (i = 0; i < t->rounds; i++) {
-		struct step s = { t, (u32)(rnd(&seed) % 3), 0 };
+		struct step s = { t, pthread_self(), i % 2 ? own : (pawl_var_t){ 0 },
+				  (u32)(rnd(&seed) % 3), 0 };
 		pawl_var_t two[2] = { t->v[s.k], t->v[(s.k + 1) % 3] };
 		struct pawl_op op = op_of_fn(step_body, &s);
 
@@ -205,7 +218,7 @@ static void *team_thread(void *arg)
 	return NULL;
 }
 
-START_TEST(test_threads)
+START_TEST(test_a_push_runs_its_own_ops_and_no_others)
 {
 	struct team t = { .e = engine(PAWL_NAIVE, 0), .rounds = (u32)TIMES(5000) };
 	pthread_t th[3];
@@ -328,6 +341,7 @@ START_TEST(test_operator_and_batch)
 END_TEST
 
 SUITE("naive", test_runs_inside_push, test_on_the_caller, test_async_blocks_the_push,
-      test_errors, test_nested, test_release_pushes, test_threads, test_delete,
+      test_errors, test_nested, test_release_pushes,
+      test_a_push_runs_its_own_ops_and_no_others, test_delete,
       test_a_refused_batch_is_not_waited_for, test_a_wait_that_timed_out_is_no_push,
       test_operator_and_batch)
