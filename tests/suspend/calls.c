@@ -3,6 +3,8 @@
 #include "calls.h"
 #include <core/thread.h>
 
+#define HELD		21u	/* the shared var for which a body waits */
+
 /* --- what a victim does --- */
 
 static struct gate gate;
@@ -583,6 +585,42 @@ static void pre_asleep(struct victim *v)
 	nap_us(80);
 }
 
+static u32 bodies_inside;	/* A: bodies that wait */
+
+static int body_waits(struct pawl_run *run, void *arg)
+{
+	store_release(&bodies_inside, 1);
+	MUST(!pawl_wait_readable(run->engine, shared[HELD].v, -1, NULL));
+	store_release(&bodies_inside, 0);
+	return 0;
+}
+
+/* The only worker is in a body that waits, until the gate is opened after the victim's call. */
+static void pre_inside(struct victim *v)
+{
+	struct pawl_op op = op_of_fn(body_waits, NULL);
+
+	MUST(soon(!load_acquire(&bodies_inside)));
+	MUST(!gate_push(eng, &gate, NULL, 0, &shared[HELD].v, 1));
+	fetch_add_relaxed(&shared[HELD].writes, 1);
+	shared[HELD].value++;
+	store_release(&gate_closed, 1);
+	MUST(!pawl_push(eng, &op));
+	MUST(soon(load_acquire(&bodies_inside)));
+	pre_asleep(v);
+}
+
+/* Completions that nobody reaped fill the window. */
+static void pre_unreaped(struct victim *v)
+{
+	sh_reap_all();
+	drain();
+	while (sh_post_try(0))
+		;
+}
+
+static void op_reap_all(struct victim *v) { sh_reap(32); }
+
 const struct call calls[] = {
 	{ "push 1 write", NULL, op_w1, round_strict, F_BUSY | F_ANY, NULL },
 	{ "push 1 read", NULL, op_r1, round_strict, F_BUSY | F_ANY, NULL },
@@ -617,9 +655,14 @@ const struct call calls[] = {
 	{ "wait writable", NULL, op_wait_writable, round_spread, F_TAKES | F_ANY | F_WAITS,
 	  NULL },
 	{ "push, window full", pre_window, op_refused, round_returns, F_WINDOW, NULL },
+	{ "reap, window full", pre_unreaped, op_reap_all, round_returns, F_WINDOW,
+	  "pawl_cq_reap" },
+	{ "reap, window full, pushes block", pre_unreaped, op_reap_all, round_returns, F_BLOCK,
+	  "pawl_cq_reap" },
 	{ "push, wake", pre_asleep, op_w1, round_deaf, F_WORKERS, NULL },
 	{ "push high, wake", pre_asleep, op_high, round_deaf, F_WORKERS, NULL },
 	{ "push, wake the only one", pre_asleep, op_w1, round_deaf, F_WORKER, NULL },
+	{ "push while its body waits", pre_inside, op_w1, round_deaf, F_WORKER, NULL },
 	{ "complete, wake", pre_gate, op_complete, round_deaf, F_WORKERS, NULL },
 	{ "fail, skip, take", NULL, op_fail, round_strict, F_BUSY, NULL },
 	{ "completion queue, ticket", NULL, op_cq, round_strict, F_BUSY | F_ANY, NULL },

@@ -15,8 +15,9 @@
 #define F_WAITS		256u	/* it waits for what others may hold */
 #define F_MOSTLY	512u	/* vars change to read-mostly mode at the first foreign read */
 #define F_READY		1024u	/* an engine with a ready descriptor */
+#define F_BLOCK		2048u	/* an engine with a small window, at which pushes block */
 
-#define F_WORLD		(F_WORKERS | F_WORKER | F_WINDOW | F_MOSTLY | F_READY)
+#define F_WORLD		(F_WORKERS | F_WORKER | F_WINDOW | F_MOSTLY | F_READY | F_BLOCK)
 
 struct call {
 	const char *name;
@@ -27,7 +28,7 @@ struct call {
 	const char *passes;	/* a function that the call must pass through, or NULL */
 };
 
-#define NCALLS		58u
+#define NCALLS		61u
 
 extern const struct call calls[NCALLS];
 extern u32 stop_loops;		/* A: ends job_loop() */

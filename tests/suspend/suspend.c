@@ -211,7 +211,7 @@ static void world_over(void)
 
 static void part_step(void *arg)
 {
-	static const u32 worlds[] = { F_WINDOW, F_WORKER, F_WORKERS, F_READY, F_MOSTLY, 0 };
+	static const u32 worlds[] = { F_WINDOW, F_BLOCK, F_WORKER, F_WORKERS, F_READY, F_MOSTLY, 0 };
 	struct part *p = arg;
 	u32 w, i, left = NCALLS;
 	u64 now, share;

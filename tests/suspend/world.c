@@ -107,9 +107,10 @@ void async_now(struct pawl_run *run, void *arg)
 }
 
 /* An op that completes inside its push and reports to the shared queue. */
-void sh_post(u32 flags)
+bool sh_post_try(u32 flags)
 {
 	struct pawl_op op = PAWL_OP_INIT;
+	int rc;
 
 	op.async_fn = async_now;
 	op.prop = PAWL_ASYNC;
@@ -119,13 +120,24 @@ void sh_post(u32 flags)
 	op.cost = flags & PAWL_OP_COST ? 3 : 0;
 	op.tag = fetch_add_relaxed(&cq_posted, 1) + 1;
 	fetch_add_relaxed(&tags_posted, op.tag);
-	MUST(!pawl_push(eng, &op));
+	rc = pawl_push(eng, &op);
+	MUST(!rc || rc == -EAGAIN);
+	if (!rc)
+		return true;
+	fetch_add_relaxed(&cq_posted, -1);
+	fetch_add_relaxed(&tags_posted, -op.tag);
+	return false;
+}
+
+void sh_post(u32 flags)
+{
+	MUST(sh_post_try(flags));
 }
 
 /* Only one thread reaps at a time. */
 void sh_reap(u32 n)
 {
-	struct pawl_completion done[8];
+	struct pawl_completion done[32];
 	int rc = pawl_cq_reap(eng, sh_cq, done, n), i;
 
 	MUST(rc >= 0 || rc == -EBUSY);
@@ -135,6 +147,16 @@ void sh_reap(u32 n)
 	}
 	if (rc > 0)
 		fetch_add_relaxed(&cq_reaped, (u64)rc);
+}
+
+void sh_reap_all(void)
+{
+	u64 before;
+
+	do {
+		before = load_relaxed(&cq_reaped);
+		sh_reap(8);
+	} while (load_relaxed(&cq_reaped) != before);
 }
 
 void sh_reap_named(void)
@@ -167,12 +189,9 @@ static void sh_cq_make(void)
 /* Each completion arrived once; the group is empty. */
 static void sh_cq_end(void)
 {
-	u64 ops, cost, before;
+	u64 ops, cost;
 
-	do {
-		before = load_relaxed(&cq_reaped);
-		sh_reap(8);
-	} while (load_relaxed(&cq_reaped) != before);
+	sh_reap_all();
 	MUST(cq_posted == cq_reaped && tags_posted == tags_reaped);
 	MUST(!pawl_group_count(eng, sh_group, &ops, &cost) && !ops && !cost);
 	MUST(!pawl_group_destroy(eng, sh_group));
@@ -239,9 +258,9 @@ void world_make(int workers, u64 spin_ns, u32 flags)
 	c.max_vars = 1 << 17;
 	c.max_threads = 64;
 	c.thread_start = worker_born;
-	if (flags & F_WINDOW) {
+	if (flags & (F_WINDOW | F_BLOCK)) {
 		c.window = 32;
-		c.window_policy = PAWL_WINDOW_FAIL;
+		c.window_policy = flags & F_BLOCK ? PAWL_WINDOW_BLOCK : PAWL_WINDOW_FAIL;
 	}
 	born = 0;
 	step_says = says;

@@ -49,7 +49,9 @@ void sh_check(void);
 
 /* The shared completion queue and group. */
 void sh_post(u32 flags);
+bool sh_post_try(u32 flags);	/* false: refused, because the window is full */
 void sh_reap(u32 n);
+void sh_reap_all(void);
 void sh_reap_named(void);
 void notes_use(u32 n);		/* completions arrive in the shared queue, and are reaped */
 
