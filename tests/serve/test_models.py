@@ -874,6 +874,106 @@ def test_damaged_files_do_no_harm(path):
     assert p.returncode == 0, p.stderr.decode()[-2000:]
 
 
+def outside(tmp_path, place, folder="v", **more):
+    """A model whose weights are in another file, as place says."""
+    (tmp_path / folder).mkdir(exist_ok=True)
+    path = graph_file(tmp_path / folder, [("MatMul", ["x", "w"], ["y"], {})],
+                      [("x", F, [2, 3])], [("y", F, [2, 4])],
+                      [("w", np.arange(12, dtype=np.float32).reshape(3, 4))], **more)
+    model = onnx.load(path)
+    w = model.graph.initializer[0]
+    data, w.raw_data = w.raw_data, b""
+    w.data_location = TensorProto.EXTERNAL
+    for key, value in place.items():
+        w.external_data.add(key=key, value=value)
+    path = tmp_path / folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path, data
+
+
+def test_weights_in_files_beside_the_model(tmp_path):
+    x = noise(2, 3)
+    for folder, place in (("a", {"location": "w.bin"}),
+                          ("b", {"location": "w.bin", "offset": "5", "length": "48"}),
+                          ("c", {"location": "./sub/w.bin", "offset": "5", "length": "48",
+                                 "checksum": "x"})):
+        path, data = outside(tmp_path, place, folder)
+        at = path.parent / place["location"]
+        at.parent.mkdir(exist_ok=True)
+        at.write_bytes(b"12345" * ("offset" in place) + data + b"more" * ("offset" in place))
+        close(run_folder(str(path.parent), [x])[0],
+              [x @ np.arange(12, dtype=np.float32).reshape(3, 4)])
+
+
+@pytest.mark.parametrize("backend", ["native", "onnxruntime"])
+@pytest.mark.parametrize("place, word", [
+    ({"location": "../w.bin"}, "not below the folder"),
+    ({"location": "sub/../../w.bin"}, "not below the folder"),
+    ({"location": "/etc/passwd"}, "not below the folder"),
+    ({"location": "link"}, "without links"), ({"location": "away/w.bin"}, "Not a directory"),
+    ({"location": "fifo"}, "not a regular file"), ({"location": "sub"}, "not a regular file"),
+    ({"location": "none"}, "No such file"), ({"location": ""}, "not below the folder"),
+    ({"offset": "0"}, "is not clear"), ({"location": "w.bin", "offset": "-1"}, "is not clear"),
+    ({"location": "w.bin", "offset": "1", "length": "48"}, "has 48 bytes"),
+    ({"location": "w.bin", "offset": "18446744073709551615", "length": "48"}, "has 48 bytes"),
+    ({"location": "w.bin", "length": "18446744073709551614"}, "has 48 bytes"),
+], ids=str)
+def test_files_beside_the_model_are_below_its_folder(tmp_path, monkeypatch, place, word, backend):
+    """Also if another library would read them."""
+    monkeypatch.setenv("ONNXRUNTIME", sys.prefix)
+    path, data = outside(tmp_path, place)
+    (tmp_path / "w.bin").write_bytes(data)
+    (path.parent / "w.bin").write_bytes(data)
+    (path.parent / "sub").mkdir()
+    (path.parent / "link").symlink_to(tmp_path / "w.bin")
+    (path.parent / "away").symlink_to(tmp_path)
+    os.mkfifo(path.parent / "fifo")
+    with pytest.raises(Refused, match=word):
+        run_folder(str(path.parent), [noise(2, 3)],
+                   *(["-b"] if backend == "onnxruntime" else []))
+
+
+def test_nodes_in_any_order(tmp_path):
+    nodes = [("Add", ["c", "a"], ["y"], {}), ("Neg", ["b"], ["c"], {}),
+             ("Mul", ["a", "x"], ["b"], {}), ("Relu", ["x"], ["a"], {})]
+    path = graph_file(tmp_path, nodes, [("x", F, [2, 3])], [("y", F, [2, 3])])
+    x = noise(2, 3)
+    a = np.maximum(x, 0)
+    close(run_file(tmp_path, path, [x]), [a - a * x])
+    nodes[3] = ("Add", ["c", "x"], ["a"], {})
+    refused(tmp_path, graph_file(tmp_path, nodes, [("x", F, [2, 3])], [("y", F, [2, 3])]), [x],
+            "depends on itself")
+
+
+@pytest.mark.parametrize("where", [{}, {"start": 1}, {"end": -1}, {"start": -2, "end": 9},
+                                   {"start": 2, "end": 1}, {"start": -9, "end": 2}], ids=str)
+def test_part_of_a_shape(tmp_path, where):
+    path = graph_file(tmp_path, [("Shape", ["x"], ["y"], where)], [("x", F, [2, 3, 4])],
+                      [("y", I64, None)], opset=15)
+    x = noise(2, 3, 4)
+    close(run_file(tmp_path, path, [x]), runtime(path, [x]))
+
+
+def test_the_newest_operator_sets(tmp_path):
+    path = graph_file(tmp_path, [("Cast", ["x"], ["c"], {"to": F, "round_mode": "up"}),
+                                 ("Relu", ["c"], ["y"], {})],
+                      [("x", I64, [3])], [("y", F, [3])], opset=onnx.defs.onnx_opset_version())
+    assert run_file(tmp_path, path, [np.array([-1, 0, 2])])[0].tolist() == [0, 0, 2]
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_weights_of_half_the_size(tmp_path, kind):
+    values = [0.0, -0.0, 1.5, -65504.0, 6e-8, 3e-5, float("inf"), float("-inf"), float("nan")]
+    path = graph_file(tmp_path, [("Cast", ["w"], ["c"], {"to": F}), ("Add", ["x", "c"], ["y"], {})],
+                      [("x", F, [9])], [("y", F, [9])])
+    model = onnx.load(path)
+    model.graph.initializer.append(helper.make_tensor("w", kind, [9], values))
+    onnx.save(model, path)
+    want = numpy_helper.to_array(model.graph.initializer[0]).astype(np.float32)
+    got = run_file(tmp_path, path, [np.zeros(9, np.float32)])[0]
+    assert np.array_equal(got, want, equal_nan=True), (got, want)
+
+
 def test_nested_messages_are_refused(tmp_path):
     """Unpacking calls itself for each level: a deep file must not use up the stack."""
     def field(key, data):

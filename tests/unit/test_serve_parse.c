@@ -11,13 +11,13 @@
 #include "../../tools/serve/serve.h"
 
 static const struct serve_io ins[] = {
-	{ "a", SERVE_FP32, 2, { -1, 3 } },
-	{ "b", SERVE_INT16, 2, { -1, -1 } },
+	{ "a", SERVE_FP32, 2, { -1, 3 }, false },
+	{ "b", SERVE_INT16, 2, { -1, -1 }, false },
 };
 static const struct serve_io outs[] = {
-	{ "x", SERVE_FP32, 2, { -1, 3 } },
-	{ "y", SERVE_INT64, 1, { -1 } },
-	{ "h", SERVE_FP16, 1, { -1 } },
+	{ "x", SERVE_FP32, 2, { -1, 3 }, false },
+	{ "y", SERVE_INT64, 1, { -1 }, false },
+	{ "h", SERVE_FP16, 1, { -1 }, false },
 };
 static const struct serve_model model = { .name = "m",
 					  .platform = "test",

@@ -112,6 +112,7 @@ struct value {
 	int64_t dims[SERVE_RANK];		/* of constants and inputs; -1: any */
 	void *data;				/* of a constant, 64-byte aligned */
 	int producer;				/* a node; -1: none */
+	bool bfloat;				/* FP32 here, bfloat16 in the file */
 	bool unknown;				/* since pawl lacks what computes it */
 };
 
@@ -138,6 +139,7 @@ struct graph {
 	bool readable;				/* it is a file of this format, and safe to pass on */
 	unsigned int tiles;			/* most tiles of an operator */
 	size_t limit;				/* bytes of constants, and of a slot */
+	uint64_t outside;			/* bytes of constants in other files */
 	char *err;
 	size_t errsize;				/* only during the load */
 };
@@ -169,6 +171,20 @@ static inline size_t type_size(enum serve_type type)
 	};
 
 	return size[type];
+}
+
+/* The sizes that OP_SHAPE returns: ints[0] and more[0] are the first and the end. */
+static inline unsigned int shape_range(const struct attrs *a, unsigned int rank,
+				       unsigned int *first)
+{
+	int64_t n = (int64_t)rank, from = a->ints[0], to = a->has_ints ? a->more[0] : n;
+
+	from = from < 0 ? from + n : from;
+	to = to < 0 ? to + n : to;
+	from = from < 0 ? 0 : from > n ? n : from;
+	to = to < from ? from : to > n ? n : to;
+	*first = (unsigned int)from;
+	return (unsigned int)(to - from);
 }
 
 static inline int64_t count(unsigned int rank, const int64_t *dims)

@@ -197,10 +197,29 @@ static int64_t whole(double x, enum serve_type type)
 	return x > -0x1p31 - 1 && x < 0x1p31 ? (int64_t)x : INT32_MIN;
 }
 
+static double load_half(const char *p)
+{
+	uint16_t h;
+	int exponent;
+	double d;
+
+	memcpy(&h, p, sizeof(h));
+	exponent = h >> 10 & 31;
+	d = h & 1023;
+	if (exponent == 31)
+		d = d != 0 ? (double)NAN : (double)INFINITY;
+	else
+		d = exponent ? ldexp(d + 1024, exponent - 25) : ldexp(d, -24);
+	return h >> 15 ? -d : d;
+}
+
 static double load_f(enum serve_type type, const char *p)
 {
 	float f;
 	double d;
+
+	if (type == SERVE_FP16)
+		return load_half(p);
 
 	if (type == SERVE_FP32) {
 		memcpy(&f, p, sizeof(f));
@@ -236,7 +255,7 @@ struct cast {
 static void cast(int64_t n, char *const *p, const int64_t *st, const void *arg)
 {
 	const struct cast *c = arg;
-	bool real = c->from == SERVE_FP32 || c->from == SERVE_FP64;
+	bool real = c->from == SERVE_FP32 || c->from == SERVE_FP64 || c->from == SERVE_FP16;
 	bool integer = c->to != SERVE_BOOL && c->to != SERVE_FP32 && c->to != SERVE_FP64;
 	size_t si = type_size(c->from), so = type_size(c->to);
 	const char *in = p[1];
@@ -557,7 +576,7 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 	struct shape shape[5];
 	const struct shape *shapes[5] = { NULL };
 	struct view v;
-	unsigned int i;
+	unsigned int i, from, sizes;
 
 	for (i = 0; i < n->nin && i < 5; i++) {
 		if (!in[i])
@@ -691,8 +710,9 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 		lookup(n, out, in[0], in[1]);
 		return 0;
 	case OP_SHAPE:
-		for (i = 0; i < in[0]->rank; i++)
-			((int64_t *)(void *)out->data)[i] = in[0]->dims[i];
+		sizes = shape_range(a, in[0]->rank, &from);
+		for (i = 0; i < sizes; i++)
+			((int64_t *)(void *)out->data)[i] = in[0]->dims[from + i];
 		return 0;
 	case OP_FILL:
 		fill(out, a->more);

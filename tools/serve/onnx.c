@@ -14,6 +14,7 @@
 #include "onnx.h"
 
 #define MAX_DEPTH 24
+enum { FLOAT16 = 10, BFLOAT16 = 16, OPSET_MIN = 7, OPSET_MAX = 28 };
 
 /* ---- how deep the messages are ---------------------------------------------- */
 
@@ -122,6 +123,51 @@ int onnx_type(int32_t onnx, enum serve_type *type)
 	return 0;
 }
 
+/* The data of a tensor, in whichever of its fields it is. */
+static int read_data(struct graph *g, const Onnx__TensorProto *t, enum serve_type type, size_t n,
+		     size_t bytes, unsigned char *data)
+{
+	size_t i;
+
+	if (onnx_is_external(t))
+		return onnx_external(g, t, bytes, data);
+	if (t->has_raw_data) {
+		memcpy(data, t->raw_data.data, bytes);
+	} else if (type == SERVE_FP32 || type == SERVE_FP64 || type == SERVE_INT64 ||
+		   type == SERVE_INT32 || type == SERVE_UINT64) {
+		memcpy(data, type == SERVE_FP32 ? (const void *)t->float_data :
+		       type == SERVE_FP64 ? (const void *)t->double_data :
+		       type == SERVE_INT64 ? (const void *)t->int64_data :
+		       type == SERVE_INT32 ? (const void *)t->int32_data :
+		       (const void *)t->uint64_data, bytes);
+	} else {
+		for (i = 0; i < n; i++) {
+			uint64_t e = type == SERVE_UINT32 ? t->uint64_data[i] :
+				(uint64_t)(int64_t)t->int32_data[i];
+
+			memcpy(data + i * type_size(type), &e,
+			       type_size(type)); /* little endian */
+		}
+	}
+	return 0;
+}
+
+/* bfloat16 is the upper half of float32. */
+static void widen(struct value *v, size_t n)
+{
+	char *data = v->data;
+	uint32_t whole;
+	uint16_t half;
+
+	while (n-- > 0) {
+		memcpy(&half, data + 2 * n, sizeof(half));
+		whole = (uint32_t)half << 16;
+		memcpy(data + 4 * n, &whole, sizeof(whole));
+	}
+	v->type = SERVE_FP32;
+	v->bfloat = true;
+}
+
 /* Read a tensor into value v, whose name is set. */
 int onnx_tensor(struct graph *g, const Onnx__TensorProto *t, int v)
 {
@@ -129,15 +175,17 @@ int onnx_tensor(struct graph *g, const Onnx__TensorProto *t, int v)
 	int64_t dims[SERVE_RANK];
 	enum serve_type type;
 	size_t bytes, i, n, have;
+	int rc = 0;
+	bool outside = onnx_is_external(t), bfloat;
 	unsigned char *data;
 	struct value *val;
 
-	if (onnx_type(t->data_type, &type))
+	/* only a Cast may read it: onnx_node() */
+	bfloat = t->data_type == BFLOAT16;
+	if (onnx_type(bfloat ? FLOAT16 : t->data_type, &type))
 		return graph_block(g, "tensor", name, "type %d is not supported", t->data_type);
 	if (t->n_dims > SERVE_RANK)
 		return graph_block(g, "tensor", name, "%zu dimensions", t->n_dims);
-	if (t->n_external_data || (t->has_data_location && t->data_location))
-		return graph_block(g, "tensor", name, "its data is in another file");
 	if (t->segment)
 		return graph_block(g, "tensor", name, "it is in segments");
 	for (i = 0; i < t->n_dims; i++)
@@ -163,41 +211,28 @@ int onnx_tensor(struct graph *g, const Onnx__TensorProto *t, int v)
 		have = t->n_int32_data;
 		break;
 	}
-	if (t->has_raw_data ? t->raw_data.len != bytes : have != n)
+	if (outside ? (t->has_raw_data && t->raw_data.len) || have :
+	    t->has_raw_data ? t->raw_data.len != bytes : have != n)
 		return refuse(g, -EINVAL, "tensor '%s': %zu %s where %zu are needed", name,
 			      t->has_raw_data ? t->raw_data.len : have,
 			      t->has_raw_data ? "bytes" : "elements",
 			      t->has_raw_data ? bytes : n);
-	data = aligned(bytes);
+	if (g->m.bytes > g->limit || bytes > g->limit - g->m.bytes)
+		return refuse(g, -EINVAL, "it needs more than %zu bytes", g->limit);
+	data = aligned(bfloat ? 2 * bytes : bytes);
 	if (!data)
 		return refuse(g, -ENOMEM, "no memory for tensor '%s'", name);
-	g->m.bytes += bytes;
+	g->m.bytes += bfloat ? 2 * bytes : bytes;
 	val = &g->value[v];
 	val->data = data;
 	val->type = type;
 	val->rank = (unsigned int)t->n_dims;
 	memcpy(val->dims, dims, t->n_dims * sizeof(*dims));
-	if (!bytes)
-		return 0;
-	if (t->has_raw_data) {
-		memcpy(data, t->raw_data.data, bytes);
-	} else if (type == SERVE_FP32 || type == SERVE_FP64 || type == SERVE_INT64 ||
-		   type == SERVE_INT32 || type == SERVE_UINT64) {
-		memcpy(data, type == SERVE_FP32 ? (const void *)t->float_data :
-		       type == SERVE_FP64 ? (const void *)t->double_data :
-		       type == SERVE_INT64 ? (const void *)t->int64_data :
-		       type == SERVE_INT32 ? (const void *)t->int32_data :
-		       (const void *)t->uint64_data, bytes);
-	} else {
-		for (i = 0; i < n; i++) {
-			uint64_t e = type == SERVE_UINT32 ? t->uint64_data[i] :
-				(uint64_t)(int64_t)t->int32_data[i];
-
-			memcpy(data + i * type_size(type), &e,
-			       type_size(type)); /* little endian */
-		}
-	}
-	return 0;
+	if (bytes)
+		rc = read_data(g, t, type, n, bytes, data);
+	if (bfloat && !rc)
+		widen(val, n);
+	return rc;
 }
 
 /* ---- the model -------------------------------------------------------------- */
@@ -295,10 +330,97 @@ static int read_initializers(struct reader *r, const Onnx__GraphProto *gp)
 	return 0;
 }
 
+/* ---- the order of the nodes ----------------------------------------------------- */
+
+/* Nodes by the names of their outputs, with open addresses. */
+struct makers {
+	const Onnx__GraphProto *gp;
+	struct { const char *name; unsigned int node; } *slot;
+	size_t size;
+};
+
+static size_t maker_at(const struct makers *t, const char *name)
+{
+	size_t i = (size_t)hash(name) & (t->size - 1);
+
+	while (t->slot[i].name && strcmp(t->slot[i].name, name))
+		i = (i + 1) & (t->size - 1);
+	return i;
+}
+
+/* Depth first, with a stack of our own; a file in order stays as it is. */
+static int walk_nodes(struct graph *g, const struct makers *t, unsigned int *order,
+		      unsigned int *stack, unsigned char *state)
+{
+	enum { NEW, OPEN, DONE };
+	unsigned int root, n = 0, depth, at, *next = calloc(t->gp->n_node + 1, sizeof(*next));
+	const Onnx__NodeProto *np;
+	size_t k;
+	int rc = next ? 0 : refuse(g, -ENOMEM, "no memory");
+
+	for (root = 0; root < t->gp->n_node && !rc; root++) {
+		stack[0] = root;
+		for (depth = state[root] == DONE ? 0 : 1; depth; ) {
+			at = stack[depth - 1];
+			np = t->gp->node[at];
+			state[at] = OPEN;
+			if (next[at] == np->n_input) {
+				state[at] = DONE;
+				order[n++] = at;
+				depth--;
+				continue;
+			}
+			k = maker_at(t, np->input[next[at]]);
+			if (!*np->input[next[at]] || !t->slot[k].name ||
+			    state[t->slot[k].node] == DONE) {
+				next[at]++;
+			} else if (state[t->slot[k].node] == OPEN) {
+				rc = refuse(g, -EINVAL, "'%s' depends on itself",
+					    np->input[next[at]]);
+				break;
+			} else {
+				stack[depth++] = t->slot[k].node;
+			}
+		}
+	}
+	free(next);
+	return rc;
+}
+
+/* An order in which each node is behind those whose outputs it reads. */
+static int order_nodes(struct graph *g, const Onnx__GraphProto *gp, unsigned int *order)
+{
+	struct makers t = { .gp = gp, .size = 64 };
+	unsigned int *stack = calloc(gp->n_node + 1, sizeof(*stack));
+	unsigned char *state = calloc(gp->n_node + 1, 1);
+	size_t i, k, at, n = 0;
+	int rc;
+
+	for (i = 0; i < gp->n_node; i++)
+		n += gp->node[i]->n_output;
+	while (t.size < 2 * n)
+		t.size *= 2;
+	t.slot = calloc(t.size, sizeof(*t.slot));
+	for (i = 0; t.slot && i < gp->n_node; i++)
+		for (k = 0; k < gp->node[i]->n_output; k++) {
+			at = maker_at(&t, gp->node[i]->output[k]);
+			if (t.slot[at].name)
+				continue;	/* twice: refused when it is defined */
+			t.slot[at].name = gp->node[i]->output[k];
+			t.slot[at].node = (unsigned int)i;
+		}
+	rc = t.slot && stack && state ? walk_nodes(g, &t, order, stack, state) :
+					refuse(g, -ENOMEM, "no memory");
+	free(t.slot);
+	free(stack);
+	free(state);
+	return rc;
+}
+
 static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
 {
+	unsigned int before, *order;
 	struct graph *g = r->g;
-	unsigned int before;
 	size_t i;
 	int v, rc;
 
@@ -321,15 +443,18 @@ static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
 		g->value[v].type = g->in_io[g->m.ninputs].type;
 		g->in[g->m.ninputs++] = v;
 	}
-	for (i = 0; i < gp->n_node; i++) {
-		r->np = gp->node[i];
+	order = calloc(gp->n_node + 1, sizeof(*order));
+	rc = order ? order_nodes(g, gp, order) : refuse(g, -ENOMEM, "no memory");
+	for (i = 0; i < gp->n_node && !rc; i++) {
+		r->np = gp->node[order[i]];
 		before = g->nnodes;
 		rc = onnx_node(r);
 		if (rc == -ENOTSUP)
 			rc = block_node(r, before);
-		if (rc)
-			return rc;
 	}
+	free(order);
+	if (rc)
+		return rc;
 	for (i = 0; i < gp->n_output; i++) {
 		v = gp->output[i]->name ? *onnx_find(&r->names, gp->output[i]->name) : 0;
 		if (!v)
@@ -364,10 +489,14 @@ int onnx_parse(struct graph *g, const void *data, size_t len)
 		if (!m->opset_import[i]->domain || !*m->opset_import[i]->domain ||
 		    !strcmp(m->opset_import[i]->domain, "ai.onnx"))
 			g->opset = m->opset_import[i]->version;
+	/* what another library reads is not outside of the folder, and there is no more of it */
+	rc = onnx_check_external(g, m);
+	if (rc)
+		goto out;
 	g->readable = true;
-	if (g->opset < 7 || g->opset > 21)
-		graph_block(g, "operator set", "", "%lld, and 7 to 21 are supported",
-			    (long long)g->opset);
+	if (g->opset < OPSET_MIN || g->opset > OPSET_MAX)
+		graph_block(g, "operator set", "", "%lld, and %d to %d are supported",
+			    (long long)g->opset, OPSET_MIN, OPSET_MAX);
 	if (m->graph->n_node > MAX_NODES) {
 		rc = refuse(g, -ENOTSUP, "%zu operators, more than %d", m->graph->n_node,
 			    MAX_NODES);

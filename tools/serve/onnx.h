@@ -27,6 +27,16 @@ int *onnx_find(struct names *t, const char *name);	/* where value + 1 is, or wil
 int onnx_define(struct names *t, const char *name);	/* a new value; no other has its name */
 int onnx_tensor(struct graph *g, const Onnx__TensorProto *t, int v);
 
+/* onnx_ext.c */
+static inline bool onnx_is_external(const Onnx__TensorProto *t)
+{
+	return t->n_external_data || (t->has_data_location && t->data_location);
+}
+/* Read the data of a tensor from a file beside the model; to is NULL: check that it is there. */
+int onnx_external(struct graph *g, const Onnx__TensorProto *t, size_t bytes, void *to);
+/* Check all tensors of a model that have their data in other files. */
+int onnx_check_external(struct graph *g, const Onnx__ModelProto *m);
+
 int onnx_node(struct reader *r);			/* onnx_ops.c */
 
 #endif

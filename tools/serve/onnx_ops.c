@@ -71,7 +71,7 @@ static const struct def {
 	{ "Reshape", OP_RESHAPE, rows_reshape, 0, 2, 2, " allowzero " },
 	{ "Resize", OP_RESIZE, rows_resize, 0, 1, 4, " coordinate_transformation_mode mode nearest_mode"
 		" cubic_coeff_a extrapolation_value exclude_outside " },
-	{ "Shape", OP_SHAPE, rows_shape, 0, 1, 1, "" },
+	{ "Shape", OP_SHAPE, rows_shape, 0, 1, 1, " start end " },
 	{ "Sigmoid", OP_UNARY, rows_each, U_SIGMOID, 1, 1, "" },
 	{ "Slice", OP_SLICE, rows_slice, 0, 1, 5, " starts ends axes " },
 	{ "Softmax", OP_SOFTMAX, rows_softmax, 0, 1, 1, " axis " },
@@ -481,6 +481,11 @@ static int read_attrs(struct reader *r, struct node *n)
 		if (v < 0 || v > 100 || onnx_type((int32_t)v, &a->to))
 			return refuse_node(r, -ENOTSUP, "type %lld", (long long)v);
 		return 0;
+	case OP_SHAPE:
+		a->ints[0] = attr_int(r, "start", 0);
+		a->more[0] = attr_int(r, "end", 0);
+		a->has_ints = attr(r, "end");
+		return 0;
 	case OP_CONCAT:
 		if (!attr(r, "axis"))
 			return refuse_node(r, -EINVAL, "no axis");
@@ -547,6 +552,8 @@ static int read_attrs(struct reader *r, struct node *n)
 			if (count(g->value[one].rank, g->value[one].dims) != 1)
 				return refuse_node(r, -EINVAL,
 						   "value has more than one element");
+			if (g->value[one].bfloat)
+				return refuse_node(r, -ENOTSUP, "a value of bfloat16");
 			a->to = g->value[one].type;
 			memcpy(a->more, g->value[one].data, type_size(a->to));
 		}
@@ -564,6 +571,12 @@ static int read_attrs(struct reader *r, struct node *n)
  */
 static bool attr_known(const struct def *def, const Onnx__AttributeProto *a)
 {
+	/* with these values they change nothing that is computed here */
+	static const struct { const char *op, *name, *text; int64_t i; } idle[] = {
+		{ "Resize", "antialias", NULL, 0 },
+		{ "Resize", "keep_aspect_ratio_policy", "stretch", 0 },
+		{ "Cast", "round_mode", "up", 0 },
+	};
 	static const struct {
 		Onnx__AttributeProto__AttributeType type;
 		const char *names;
@@ -571,8 +584,8 @@ static bool attr_known(const struct def *def, const Onnx__AttributeProto *a)
 		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT, " alpha beta bias cubic_coeff_a "
 			"epsilon extrapolation_value max min momentum ratio value " },
 		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT, " allowzero axis ceil_mode "
-			"count_include_pad exclude_outside group is_test keepdims "
-			"noop_with_empty_axes saturate seed size spatial storage_order to "
+			"count_include_pad end exclude_outside group is_test keepdims "
+			"noop_with_empty_axes saturate seed size spatial start storage_order to "
 			"training_mode transA transB " },
 		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING,
 			" auto_pad coordinate_transformation_mode mode nearest_mode " },
@@ -584,6 +597,11 @@ static bool attr_known(const struct def *def, const Onnx__AttributeProto *a)
 	char name[64];
 	unsigned int i;
 
+	for (i = 0; a->name && i < sizeof(idle) / sizeof(idle[0]); i++)
+		if (!strcmp(def->name, idle[i].op) && !strcmp(a->name, idle[i].name) &&
+		    (idle[i].text ? a->s.len == strlen(idle[i].text) &&
+		     !memcmp(a->s.data, idle[i].text, a->s.len) : a->i == idle[i].i))
+			return true;
 	snprintf(name, sizeof(name), " %.60s ", a->name ? a->name : "");
 	if (!a->name || strlen(a->name) > 60 || strchr(a->name, ' ') ||
 	    !strstr(def->attrs, name) ||
@@ -708,7 +726,11 @@ int onnx_node(struct reader *r)
 				"input '%s' is neither an input of the model nor made before",
 				np->input[i]);
 		n->in[i] = v - 1;
+		if (g->value[v - 1].bfloat && r->def->op != OP_CAST)
+			rc = refuse_node(r, -ENOTSUP, "a tensor of bfloat16");
 	}
+	if (rc)
+		return rc;
 	v = onnx_define(&r->names, np->output[0]);
 	if (v < 0)
 		return v;

@@ -564,13 +564,14 @@ bool rows_fill(struct rows *r)
 bool rows_shape(struct rows *r)
 {
 	const struct row *x = r->at[0];
+	unsigned int first, n = shape_range(&r->node->a, r->in[0]->rank, &first);
 	int64_t *slope;
 
-	if (x->state == AXIS) {
+	if (x->state == AXIS && (unsigned int)x->axis - first < n) {
 		slope = calloc(SERVE_RANK, sizeof(*slope));
 		if (!slope)
 			return false;
-		slope[x->axis] = x->k;
+		slope[(unsigned int)x->axis - first] = x->k;
 		r->to->slope = slope;
 	}
 	r->to->state = FIXED;

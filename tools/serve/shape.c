@@ -745,6 +745,10 @@ static int by_op(const struct ctx *c, const struct shape *const *in, struct shap
 			case SERVE_BOOL: case SERVE_UINT8: case SERVE_INT8: case SERVE_INT32:
 			case SERVE_INT64: case SERVE_FP32: case SERVE_FP64:
 				break;
+			case SERVE_FP16:
+				if (i)
+					break;	/* weights */
+				/* fall through */
 			default:
 				return bad_shape(c, -ENOTSUP, "this type");
 			}
@@ -815,7 +819,7 @@ static int by_op(const struct ctx *c, const struct shape *const *in, struct shap
 	case OP_SHAPE:
 		out->type = SERVE_INT64;
 		out->rank = 1;
-		out->dims[0] = x->rank;
+		out->dims[0] = shape_range(a, x->rank, &i);
 		return 0;
 	case OP_FILL:
 		out->type = a->to;
