@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REC_VERSION	1u
+#define REC_VERSION	2u		/* greater with each new kind of event; 2: bodies of launches */
+#define REC_VERSION_OLD	1u		/* the oldest that a reader of this version reads */
 #define REC_MAGIC	0x43525750u	/* "PWRC" */
 #define REC_HEAD	56u		/* bytes of a chunk's header */
 #define REC_NAME_MAX	255u

@@ -68,7 +68,8 @@ static void check(const struct recording *r)
 {
 	size_t i, j, accesses = 0;
 
-	if (strcmp(r->format, "pawl") || r->version != REC_VERSION || r->whole > r->bytes ||
+	if (strcmp(r->format, "pawl") || r->version < REC_VERSION_OLD ||
+	    r->version > REC_VERSION || r->whole > r->bytes ||
 	    !memchr(r->program, 0, sizeof(r->program)))
 		fuzz_broken("accepted version %u, %lu of %lu bytes", r->version,
 			    (unsigned long)r->whole, (unsigned long)r->bytes);

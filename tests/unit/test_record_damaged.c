@@ -108,7 +108,7 @@ START_TEST(test_a_chunk_that_contradicts_the_others_is_refused)
 	static const struct { u32 kind, at; unsigned char byte; const char *says; } list[] = {
 		{ REC_CHUNK_START, 4, REC_CHUNK_ENGINE, "offset 0: no start" },
 		{ REC_CHUNK_START, REC_HEAD, 0, "version 0 of the format, this" },
-		{ REC_CHUNK_START, REC_HEAD, REC_VERSION + 1, "version 2 of the format, this" },
+		{ REC_CHUNK_START, REC_HEAD, REC_VERSION + 1, "version 3 of the format, this" },
 		{ REC_CHUNK_ENGINE, 4, REC_CHUNK_START, "a second start" },
 		{ REC_CHUNK_ENGINE, 8, 27, "an engine has 27 bytes" },
 		{ REC_CHUNK_ENGINE, 8, 28, "the name of engine 0 does not end" },

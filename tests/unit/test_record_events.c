@@ -419,6 +419,7 @@ END_TEST
 START_TEST(test_what_is_said_of_a_chunk)
 {
 	static const unsigned char start[17] = { REC_VERSION }, zero[64];
+	struct recording old;
 	unsigned char *head;
 	size_t at;
 
@@ -456,7 +457,11 @@ START_TEST(test_what_is_said_of_a_chunk)
 	refused("test: offset 0: a text of the start does not end");
 	file_of(0);
 	put32(file + REC_HEAD, 99);
-	refused("test: offset 0: version 99 of the format, this program reads 1");
+	refused("test: offset 0: version 99 of the format, this program reads 1 to 2");
+	put32(file + REC_HEAD, REC_VERSION_OLD);
+	accepted(&old);
+	ck_assert_uint_eq(old.version, REC_VERSION_OLD);
+	forget(&old);
 	nfile = 0;
 	add_end();
 	refused("test: offset 0: no start");

@@ -117,9 +117,9 @@ static int chunk_start(struct reader *rd, const unsigned char *p, uint32_t bytes
 	if (bytes < 16)
 		return bad(rd, at, "the start has %u bytes", bytes);
 	r->version = get_le32(p);
-	if (r->version != REC_VERSION)
-		return bad(rd, at, "version %u of the format, this program reads %u", r->version,
-			   REC_VERSION);
+	if (r->version < REC_VERSION_OLD || r->version > REC_VERSION)
+		return bad(rd, at, "version %u of the format, this program reads %u to %u", r->version,
+			   REC_VERSION_OLD, REC_VERSION);
 	r->pid = get_le32(p + 4);
 	r->started = (int64_t)get_le64(p + 8);
 	p += 16;
