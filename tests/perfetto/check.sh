@@ -61,6 +61,10 @@ pawl=$build/tools/pawl/pawl
 if [ -x "$pawl" ] && "$pawl" infer --no-naive --requests 200 --trace "$tmp/trace.json" >/dev/null 2>&1; then
 	check infer "$tmp/trace.json"
 fi
+if [ -x "$pawl" ] && PAWL_RECORD=$tmp/rec "$pawl" infer --no-naive --requests 200 >/dev/null 2>&1 &&
+	[ -e "$tmp/rec" ]; then
+	"$pawl" record trace "$tmp/rec" >"$tmp/trace.json" && check infer "$tmp/trace.json"
+fi
 if [ -x "$pawl" ] && "$pawl" serve --help >/dev/null 2>&1; then
 	cp -r "$here/../../demo/data/models" "$tmp/models"
 	PYTHONDONTWRITEBYTECODE=1 "$python" - "$pawl" "$tmp" <<'END' && check serve "$tmp/trace.json" || bad=$((bad + 1))

@@ -136,6 +136,21 @@ run 0 '"traceEvents"' record trace "$tmp/rec"
 e = json.load(open(sys.argv[1]))["traceEvents"]
 sys.exit(sum(x["ph"] in "Xb" and x["cat"] != "launch" for x in e) < int(sys.argv[2]))' "$tmp/out" "$ops" ||
 	fail "a trace of a recording lacks bodies"
+"$python" -c 'import json, sys
+e = json.load(open(sys.argv[1]))["traceEvents"]
+at = {(x["tid"], x["ts"]) for x in e if x["ph"] == "X"}
+ends = [x for x in e if x["ph"] in "sf"]
+sys.exit(not ends or any((x["tid"], x["ts"]) not in at for x in ends))' "$tmp/out" ||
+	fail "arrows of a recording do not begin and end at bodies"
+# parents that no file implies are arrows, and parents again
+cat >"$tmp/told.json" <<'EOF'
+{"name": "told", "schemaVersion": "1.5", "workflow": {"specification": {"tasks": [
+{"id": "a", "name": "a", "parents": [], "children": ["b"]},
+{"id": "b", "name": "b", "parents": ["a"], "children": []}]}, "execution": {"tasks": [
+{"id": "a", "runtimeInSeconds": 0.001}, {"id": "b", "runtimeInSeconds": 0.001}]}}}
+EOF
+run 0 '"parents":\["op0"\],"children":\[\]' record wfformat "$tmp/told.json"
+run 0 '"ph":"s"' record trace "$tmp/told.json"
 
 # cut and damaged
 head -c -10 "$tmp/rec" >"$tmp/cut"

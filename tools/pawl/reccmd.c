@@ -406,6 +406,75 @@ static int json(const struct recording *r, const uint32_t *order, size_t n)
 
 /* --- other formats --- */
 
+/* An edge from a parent to a child: places in the order. */
+struct link {
+	size_t from, to;
+};
+
+static int link_cmp(const void *a, const void *b)
+{
+	const struct link *x = a, *y = b;
+
+	return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->to < y->to ? -1 : x->to > y->to;
+}
+
+/*
+ * The last write of each var, or the reads since then, precede an access; and what the source says
+ * besides.  Sorted by `from`, then by `to`, each once.
+ */
+static struct link *links(const struct recording *r, const uint32_t *order, size_t n, size_t *count)
+{
+	struct last { size_t write, reads; } *last = calloc(r->nvars + 1, sizeof(*last));
+	size_t *before = calloc(r->naccesses + 1, sizeof(*before));	/* the read before, + 1 */
+	size_t *by = calloc(r->naccesses + 1, sizeof(*by)), i, k, unique = 0;
+	size_t *place = calloc(r->nops + 1, sizeof(*place));	/* in the order, + 1 */
+	struct link *l = calloc(2 * r->naccesses + r->nedges + 1, sizeof(*l));
+	uint32_t j;
+
+	*count = 0;
+	for (i = 0; place && i < n; i++)
+		place[order[i]] = i + 1;
+	for (i = 0; place && l && i < r->nedges; i++)
+		if (place[r->edges[i].before] && place[r->edges[i].after])
+			l[(*count)++] = (struct link){ place[r->edges[i].before] - 1,
+						       place[r->edges[i].after] - 1 };
+	for (i = 0; last && before && by && l && i < n; i++)
+		for (j = 0; j < r->ops[order[i]].naccesses; j++) {
+			size_t at = r->ops[order[i]].access + j;
+			struct last *v = &last[r->accesses[at].var];
+
+			by[at] = i;
+			if (!r->accesses[at].write) {
+				if (v->write)
+					l[(*count)++] = (struct link){ v->write - 1, i };
+				before[at] = v->reads;
+				v->reads = at + 1;
+				continue;
+			}
+			for (k = v->reads; k; k = before[k - 1])
+				l[(*count)++] = (struct link){ by[k - 1], i };
+			if (!v->reads && v->write)
+				l[(*count)++] = (struct link){ v->write - 1, i };
+			*v = (struct last){ i + 1, 0 };
+		}
+	if (!last || !before || !by || !place) {
+		free(l);
+		l = NULL;
+	}
+	free(place);
+	free(last);
+	free(before);
+	free(by);
+	if (!l)
+		return NULL;
+	qsort(l, *count, sizeof(*l), link_cmp);
+	for (i = 0; i < *count; i++)
+		if (!unique || link_cmp(&l[unique - 1], &l[i]))
+			l[unique++] = l[i];
+	*count = unique;
+	return l;
+}
+
 /* One event of Chrome's trace format; ts and dur are microseconds. */
 static void event(const char *sep, char ph, const char *cat, const char *name, uint32_t engine,
 		  uint32_t thread, uint64_t ns)
@@ -417,10 +486,86 @@ static void event(const char *sep, char ph, const char *cat, const char *name, u
 	       (double)ns / 1e3);
 }
 
+/* Where an arrow begins or ends: at the slice of a body. */
+struct slice {
+	uint32_t engine, runner;
+	uint64_t begin, end;
+};
+
+/* That of an op, or of the last or the first body of a launch.  Returns false if there is none. */
+static bool slice_of(const struct recording *r, const struct rec_op *o, bool first, struct slice *s)
+{
+	bool found = !o->launch && o->ended && !o->async;
+	uint32_t i;
+
+	*s = (struct slice){ o->engine, o->runner == REC_NONE ? o->thread : o->runner, o->begin, o->end };
+	for (i = 0; o->launch && i < o->nnodes; i++) {
+		const struct rec_node *n = &r->nodes[o->node + i];
+
+		if (!n->ended || n->skipped || n->async ||
+		    (found && !(first ? n->begin < s->begin : n->end > s->end)))
+			continue;
+		*s = (struct slice){ o->engine, n->runner, n->begin, n->end };
+		found = true;
+	}
+	return found;
+}
+
+/* Returns false if it would lead back, because the one before was asynchronous or the clocks differ. */
+static bool arrow(const struct slice *from, const struct slice *to, uint64_t id)
+{
+	if (to->begin < from->begin)
+		return false;
+	event(",", 's', "dep", "dep", from->engine, from->runner, from->begin);
+	printf(",\"id\":%" PRIu64 "}", id);
+	event(",", 'f', "dep", "dep", to->engine, to->runner, to->begin);
+	printf(",\"id\":%" PRIu64 ",\"bp\":\"e\"}", id);
+	return true;
+}
+
+/* Arrows along the vars, and between the bodies of launches.  Returns how many cannot be shown. */
+static int64_t arrows(const struct recording *r, const uint32_t *order, size_t n)
+{
+	struct slice from, to;
+	size_t count, i;
+	struct link *l = links(r, order, n, &count);
+	const struct rec_node *next;
+	uint64_t id = 0, missing = 0;
+	uint32_t k;
+
+	if (!l)
+		return -1;
+	for (i = 0; i < count; i++)
+		if (slice_of(r, &r->ops[order[l[i].from]], false, &from) &&
+		    slice_of(r, &r->ops[order[l[i].to]], true, &to) && arrow(&from, &to, id + 1))
+			id++;
+		else
+			missing++;
+	free(l);
+	for (i = 0; i < r->nnodes; i++) {
+		const struct rec_node *b = &r->nodes[i];
+		const struct rec_op *o = &r->ops[b->op];
+
+		from = (struct slice){ o->engine, b->runner, b->begin, b->end };
+		for (k = 0; k < b->nsucc; k++) {
+			next = rec_node_find(r, o, r->succ[b->succ + k]);
+			if (next)
+				to = (struct slice){ o->engine, next->runner, next->begin, next->end };
+			if (next && b->ended && next->ended && !b->skipped && !next->skipped &&
+			    !b->async && !next->async && arrow(&from, &to, id + 1))
+				id++;
+			else
+				missing++;
+		}
+	}
+	return (int64_t)missing;
+}
+
 /* Bodies are slices of their threads; asynchronous ones and launches are async events. */
 static int chrome(const struct recording *r, const uint32_t *order, size_t n)
 {
 	const char *sep = "";
+	int64_t missing;
 	size_t i;
 
 	printf("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
@@ -460,8 +605,9 @@ static int chrome(const struct recording *r, const uint32_t *order, size_t n)
 		}
 		sep = ",";
 	}
-	printf("\n]}\n");
-	return 0;
+	missing = arrows(r, order, n);
+	printf("\n],\"otherData\":{\"arrows_missing\":%" PRId64 "}}\n", missing);
+	return missing < 0 ? -ENOMEM : 0;
 }
 
 static void files(const struct recording *r, const struct rec_op *o, const char *key, bool write)
@@ -479,59 +625,6 @@ static void files(const struct recording *r, const struct rec_op *o, const char 
 	putchar(']');
 }
 
-/* An edge from a parent to a child: places in the order. */
-struct link {
-	size_t from, to;
-};
-
-static int link_cmp(const void *a, const void *b)
-{
-	const struct link *x = a, *y = b;
-
-	return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->to < y->to ? -1 : x->to > y->to;
-}
-
-/* The last write of each var, or the reads since then, precede an access. */
-static struct link *links(const struct recording *r, const uint32_t *order, size_t n, size_t *count)
-{
-	struct last { size_t write, reads; } *last = calloc(r->nvars + 1, sizeof(*last));
-	size_t *before = calloc(r->naccesses + 1, sizeof(*before));	/* the read before, + 1 */
-	size_t *by = calloc(r->naccesses + 1, sizeof(*by)), i, k;
-	struct link *l = calloc(2 * r->naccesses + r->nedges + 1, sizeof(*l));
-	uint32_t j;
-
-	*count = 0;
-	for (i = 0; last && before && by && l && i < n; i++)
-		for (j = 0; j < r->ops[order[i]].naccesses; j++) {
-			size_t at = r->ops[order[i]].access + j;
-			struct last *v = &last[r->accesses[at].var];
-
-			by[at] = i;
-			if (!r->accesses[at].write) {
-				if (v->write)
-					l[(*count)++] = (struct link){ v->write - 1, i };
-				before[at] = v->reads;
-				v->reads = at + 1;
-				continue;
-			}
-			for (k = v->reads; k; k = before[k - 1])
-				l[(*count)++] = (struct link){ by[k - 1], i };
-			if (!v->reads && v->write)
-				l[(*count)++] = (struct link){ v->write - 1, i };
-			*v = (struct last){ i + 1, 0 };
-		}
-	if (!last || !before || !by) {
-		free(l);
-		l = NULL;
-	}
-	free(last);
-	free(before);
-	free(by);
-	if (l)
-		qsort(l, *count, sizeof(*l), link_cmp);
-	return l;
-}
-
 static void tasks(const char *key, const struct link *l, size_t first, size_t last, bool to)
 {
 	const char *sep = "";
@@ -539,8 +632,6 @@ static void tasks(const char *key, const struct link *l, size_t first, size_t la
 
 	printf(",\"%s\":[", key);
 	for (i = first; i < last; i++) {
-		if (i > first && !link_cmp(&l[i], &l[i - 1]))
-			continue;
 		printf("%s\"op%zu\"", sep, to ? l[i].to : l[i].from);
 		sep = ",";
 	}
