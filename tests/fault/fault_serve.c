@@ -21,6 +21,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <zlib.h>
 #include "../../tools/pawl/cmd.h"
 
 const char fault_program[] = "fault_serve";
@@ -425,6 +426,23 @@ static size_t infer(const char *name, unsigned int columns, unsigned int value,
 			       "Content-Length: %zu\r\n\r\n%s", name, n, text);
 }
 
+/* The same request with a compressed body, for a compressed answer. */
+static size_t compressed(size_t n)
+{
+	static unsigned char packed[150000];
+	char *body = strstr(request, "\r\n\r\n") + 4;
+	uLongf size = sizeof(packed);
+	int head;
+
+	CHECK(compress(packed, &size, (unsigned char *)body, n - (size_t)(body - request)) == Z_OK,
+	      "%s: compress", where);
+	head = sprintf(request, "POST /v2/models/any/infer HTTP/1.1\r\nHost: x\r\n"
+		       "Content-Encoding: deflate\r\nAccept-Encoding: gzip\r\n"
+		       "Content-Length: %lu\r\n\r\n", size);
+	memcpy(request + head, packed, size);
+	return (size_t)head + size;
+}
+
 static size_t simple(const char *method, const char *url)
 {
 	return (size_t)sprintf(request, "%s %s HTTP/1.1\r\nHost: x\r\n"
@@ -548,6 +566,7 @@ static void sc_infer(void)
 			    "%zx\r\n%s\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n",
 			    sizeof(json) - 1, sizeof(json) - 1, json);
 	answered("chunked", ask(n), 200);
+	answered("compressed", ask(compressed(infer("any", 20000, 7, ""))), 200);
 	answered("bad data", ask(infer("any", 4, 1000, "")), 400);
 	answered("not found", ask(infer("none", 4, 1, "")), 404);
 	fd = dial();

@@ -37,6 +37,7 @@
 #include <unistd.h>
 
 #include "serve.h"
+#include "zip.h"
 
 #define SCRATCH		65536u
 #define BUF_MIN		4096u
@@ -44,6 +45,7 @@
 #define UNUSED_NS	2000000000u	/* how long they are kept without use, about */
 #define TRIM_MIN	(1u << 20)	/* bytes freed at once, after which the heap is trimmed */
 #define LINGER_NS	2000000000u
+#define ZIP_LEAST	1024u		/* bytes of an answer that is compressed */
 #define H2_TICK_NS	1000000000u
 #define TURN_WORK	32		/* requests, and receptions of 64 KiB, of a connection in a turn */
 #define TURN_SEND	(1u << 20)	/* bytes that it sends in a turn, about */
@@ -86,7 +88,7 @@ bool buf_grow(struct loop *l, struct buf *b, size_t n)
 		memcpy(p, b->p, b->n);
 	n = b->n;
 	buf_put(l, b);
-	*b = (struct buf){ p, n, (size_t)BUF_MIN << k };
+	*b = (struct buf){ p, n, (size_t)BUF_MIN << k, !l };
 	return true;
 }
 
@@ -94,7 +96,7 @@ void buf_put(struct loop *l, struct buf *b)
 {
 	unsigned int k;
 
-	if (b->p && (!l || l->bufs_bytes + b->cap > BUFS_KEPT)) {
+	if (b->p && (!l || b->heap || l->bufs_bytes + b->cap > BUFS_KEPT)) {
 		free(b->p);
 	} else if (b->p) {
 		k = buf_class(b->cap);
@@ -263,7 +265,8 @@ static int on_begin(http_parser *p)
 	struct conn *c = p->data;
 
 	c->nurl = c->nfield = c->nvalue = c->nhead = 0;
-	c->in_value = c->want_continue = c->encoded = false;
+	c->in_value = c->want_continue = false;
+	c->encoding = c->accepts = ZIP_NONE;
 	c->site = SITE_UNKNOWN;
 	*c->host = *c->origin = 0;
 	c->headed = false;
@@ -352,7 +355,11 @@ static int header(struct conn *c)
 		if (c->encodings++ || strcasecmp(c->value, "chunked"))
 			return refuse(c, 400, "the only Transfer-Encoding is chunked, once");
 	} else if (!strcasecmp(c->field, "Content-Encoding")) {
-		c->encoded = *c->value && strcasecmp(c->value, "identity");
+		/* one that comes twice is a list of two */
+		c->encoding = (unsigned char)(c->encoding ? ZIP_UNKNOWN :
+			zip_encoding(c->value, strlen(c->value)));
+	} else if (!strcasecmp(c->field, "Accept-Encoding")) {
+		c->accepts = (unsigned char)zip_accepted(c->value);
 	} else if (!strcasecmp(c->field, "Sec-Fetch-Site")) {
 		c->site = strcasecmp(c->value, "same-origin") && strcasecmp(c->value, "none") ?
 			SITE_OTHER : SITE_SAME;
@@ -453,8 +460,8 @@ static int headed(struct conn *c)
 		return refuse(c, 401, "a bearer token is required");
 	if (n > load_relaxed(&c->loop->sv->cfg.max_body))
 		return refuse(c, 413, "the body is too large");
-	if (c->encoded)
-		return refuse(c, 415, "compressed bodies are not supported");
+	if (c->encoding == ZIP_UNKNOWN)
+		return refuse(c, 415, "Content-Encoding is not gzip or deflate");
 	if (n && !buf_room(c->loop, &c->body, n + 1))
 		return refuse(c, 503, "out of memory");
 	if (c->want_continue && (n || p->flags & F_CHUNKED))
@@ -659,6 +666,72 @@ void conn_answer(struct conn *c, int http, const char *type, const char *text, s
 	out_end(c, http, type, NULL);
 }
 
+static void zipped(struct conn *c, struct zip *z)
+{
+	struct buf in = z->in;
+
+	z->in = (struct buf){ 0 };
+	buf_put(c->loop, z->http ? &z->out : &in);
+	c->out = z->http ? in : z->out;
+	z->out = (struct buf){ 0 };
+	/* without memory it goes as it is */
+	if (!z->http)
+		sprintf(z->headers + strlen(z->headers), "Content-Encoding: %s\r\n",
+			zip_name(z->gzip ? ZIP_GZIP : ZIP_DEFLATE));
+	out_end(c, 200, z->type, z->headers);
+	zip_free(z, c->loop);
+}
+
+/* What remains when an op has packed or unpacked for c.  Returns false if c has disconnected. */
+static bool zip_ended(struct conn *c, struct zip *z)
+{
+	c->request_pending--;
+	if (c->state != CONN_DEAD)
+		return true;
+	zip_free(z, c->loop);
+	conn_close(c);
+	return false;
+}
+
+static void zip_begun(struct conn *c, struct zip *z, void (*done)(struct text *t))
+{
+	z->owner = c;
+	c->state = CONN_BUSY;
+	c->request_pending++;
+	zip_begin(z, c->loop, done);
+}
+
+static void answer_zipped(struct text *t)
+{
+	struct zip *z = zip_of(t);
+	struct conn *c = z->owner;
+
+	if (!zip_ended(c, z))
+		return;
+	zipped(c, z);
+	conn_continue(c);
+}
+
+void out_zip(struct conn *c, const char *type, const char *headers)
+{
+	size_t n = c->out.n - HEAD_ROOM;
+	struct zip *z = NULL;
+
+	hold(c, 0);
+	if (c->accepts && n >= ZIP_LEAST && n < ZIP_MOST && c->parser.method != HTTP_HEAD)
+		z = zip_new(c->loop, &c->out, c->accepts, true, HEAD_ROOM);
+	if (!z) {
+		out_end(c, 200, type, headers);
+		return;
+	}
+	z->type = type;
+	snprintf(z->headers, sizeof(z->headers) / 2, "%s", headers);
+	if (zip_small(z))
+		zipped(c, z);
+	else
+		zip_begun(c, z, answer_zipped);
+}
+
 void conn_error(struct conn *c, int http, const char *fmt, ...)
 {
 	char text[1024];
@@ -795,6 +868,60 @@ static bool good_chunks(struct conn *c, const char *p, size_t n)
 	return good;
 }
 
+/* The body of the request has arrived, and is not compressed any more. */
+static void serve(struct conn *c)
+{
+	if (c->body.p)
+		c->body.p[c->body.n] = 0;
+	route(c);
+}
+
+static void unzipped(struct conn *c, struct zip *z)
+{
+	int http = z->http;
+
+	if (http) {
+		conn_error(c, http, "%s", z->why);
+	} else {
+		c->body = z->out;
+		z->out = (struct buf){ 0 };
+		hold(c, c->body.n);
+	}
+	zip_free(z, c->loop);
+	if (!http)
+		serve(c);
+}
+
+static void body_unzipped(struct text *t)
+{
+	struct zip *z = zip_of(t);
+	struct conn *c = z->owner;
+
+	if (!zip_ended(c, z))
+		return;
+	unzipped(c, z);
+	if (c->state != CONN_BUSY)
+		conn_continue(c);
+}
+
+static void begin_request(struct conn *c)
+{
+	struct zip *z;
+
+	if (!c->encoding || !c->body.n) {
+		serve(c);
+		return;
+	}
+	hold(c, 0);
+	z = zip_new(c->loop, &c->body, c->encoding, false, 0);
+	if (!z)
+		conn_error(c, 503, "out of memory");
+	else if (zip_small(z))
+		unzipped(c, z);
+	else
+		zip_begun(c, z, body_unzipped);
+}
+
 /* Parse p, as far as requests can be begun. */
 static void feed(struct conn *c, const char *p, size_t n)
 {
@@ -850,10 +977,8 @@ static void feed(struct conn *c, const char *p, size_t n)
 		c->keep = http_should_keep_alive(&c->parser) &&
 			c->parser.method != HTTP_CONNECT;
 		add_relaxed(&c->loop->sv->requests, 1);
-		if (c->body.p)
-			c->body.p[c->body.n] = 0;
 		conn_timer(c, TIMER_BUSY);
-		route(c);
+		begin_request(c);
 		conn_spent(c, 0);
 	}
 	if (n && c->state != CONN_DEAD && c->state != CONN_LINGER &&

@@ -40,7 +40,8 @@ struct call {
 	uint64_t read_ns, sent_ns;	/* since when the server waits for the client */
 	size_t unsent;			/* bytes of answers that wait since sent_ns */
 	unsigned int header_bytes;
-	bool post, is_grpc, authorized, compressed;
+	bool post, is_grpc, authorized;
+	unsigned char encoding;		/* of messages with that flag (zip.h) */
 	bool has_request;		/* all headers have arrived */
 	bool remote_end;		/* the client sends no further messages */
 	bool closed;			/* the stream is closed */

@@ -31,6 +31,7 @@
 #include <sys/socket.h>
 
 #include "grpc.h"
+#include "zip.h"
 
 #define RECEIVE		32768u		/* at most SCRATCH */
 #define OUT_MAX		(256u << 10)	/* bytes that wait for the socket */
@@ -239,8 +240,8 @@ bool call_send(struct call *k, const ProtobufCMessage *m)
 void call_end(struct call *k, int status, const char *why)
 {
 	char text[3 * 1024];
-	nghttp2_nv head[4];
-	size_t n;
+	nghttp2_nv head[5];
+	size_t n = 2;
 
 	if (k->closed || k->ended)
 		return;
@@ -259,8 +260,10 @@ void call_end(struct call *k, int status, const char *why)
 	k->answered = true;
 	head[0] = nv(":status", "200", true);
 	head[1] = nv("content-type", "application/grpc", true);
-	n = status_nv(head + 2, status, why, text, sizeof(text));
-	if (nghttp2_submit_response(k->c->h2->session, k->id, head, 2 + n, NULL))
+	if (status == GRPC_UNIMPLEMENTED)
+		head[n++] = nv("grpc-accept-encoding", "identity,deflate,gzip", true);
+	n += status_nv(head + n, status, why, text, sizeof(text));
+	if (nghttp2_submit_response(k->c->h2->session, k->id, head, n, NULL))
 		nghttp2_submit_rst_stream(k->c->h2->session, 0, k->id, NGHTTP2_INTERNAL_ERROR);
 	mark(k->c);
 }
@@ -301,17 +304,69 @@ static void stream_ends(struct call *k)
 		call_end(k, GRPC_UNAVAILABLE, "the server is stopping");
 }
 
+static void deliver(struct call *k, struct buf *body)
+{
+	struct loop *l = k->c->loop;
+
+	mem_hold(l->sv, &k->held, body->n + k->rest.n);
+	k->method->run(k, body);
+	buf_put(l, body);
+	mem_hold(l->sv, &k->held, k->rest.n);
+}
+
+/* A message is unpacked, or cannot be. */
+static void unzipped(struct call *k, struct zip *z)
+{
+	struct loop *l = k->c->loop;
+
+	if (z->http) {
+		call_end(k, z->http == 400 ? GRPC_INTERNAL : GRPC_RESOURCE_EXHAUSTED, z->why);
+	} else {
+		mem_hold(l->sv, &z->held, 0);
+		deliver(k, &z->out);
+	}
+	zip_free(z, l);
+}
+
+static void message_unzipped(struct text *t)
+{
+	struct zip *z = zip_of(t);
+	struct call *k = z->owner;
+	struct loop *l = k->c->loop;
+
+	if (k->closed || k->ended)
+		zip_free(z, l);
+	else
+		unzipped(k, z);
+	call_done(k);
+}
+
 static void run(struct call *k)
 {
 	struct loop *l = k->c->loop;
 	struct buf body = k->body;
+	struct zip *z;
 
 	k->body = (struct buf){ 0 };
 	k->nprefix = 0;
 	k->c->work++;
-	k->method->run(k, &body);
-	buf_put(l, &body);
+	if (!k->prefix[0]) {
+		deliver(k, &body);
+		return;
+	}
 	mem_hold(l->sv, &k->held, k->rest.n);
+	z = zip_new(l, &body, k->encoding, false, 0);
+	if (!z) {
+		buf_put(l, &body);
+		call_end(k, GRPC_RESOURCE_EXHAUSTED, "out of memory");
+	} else if (zip_small(z)) {
+		unzipped(k, z);
+	} else {
+		z->owner = k;
+		k->pending++;
+		k->c->request_pending++;
+		zip_begin(z, l, message_unzipped);
+	}
 }
 
 /* Take bytes up to the end of a message.  Returns their number. */
@@ -330,9 +385,10 @@ static size_t take(struct call *k, const uint8_t *p, size_t n)
 	if (!k->body.cap) {
 		k->length = (size_t)k->prefix[1] << 24 | (size_t)k->prefix[2] << 16 |
 			    (size_t)k->prefix[3] << 8 | k->prefix[4];
-		if (k->prefix[0]) {
-			call_end(k, k->compressed ? GRPC_UNIMPLEMENTED : GRPC_INTERNAL,
-				 "compressed messages are not supported");
+		if (k->prefix[0] && (k->encoding == ZIP_UNKNOWN || k->encoding == ZIP_NONE)) {
+			call_end(k, k->encoding ? GRPC_UNIMPLEMENTED : GRPC_INTERNAL,
+				 k->encoding ? "grpc-encoding is not gzip or deflate" :
+					       "a compressed message without grpc-encoding");
 			return n;
 		}
 		if (k->length > most) {
@@ -505,7 +561,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
 		k->is_grpc = nvalue >= 16 && !memcmp(v, "application/grpc", 16) &&
 			(nvalue == 16 || v[16] == ';' || v[16] == '+');
 	} else if (IS("grpc-encoding")) {
-		k->compressed = nvalue != 8 || memcmp(v, "identity", 8);
+		k->encoding = (unsigned char)zip_encoding(v, nvalue);
 	} else if (IS("grpc-timeout")) {
 		if (!timeout(k, v, nvalue))
 			return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;

@@ -3,11 +3,11 @@
 # The front of pawl serve: connections, endpoints, queues, the repository.
 
 serve-http-y := check.o cmd.o conn.o grpc.o grpc_infer.o h2.o helper.o infer.o inference.pb-c.o json.o \
-	layers.o light.o log.o num.o page.o parse.o port.o repo.o route.o sched.o server.o slots.o stats.o text.o trace.o
+	layers.o light.o log.o num.o page.o parse.o port.o repo.o route.o sched.o server.o slots.o stats.o text.o trace.o zip.o
 ifdef CONFIG_SERVE
 serve-http-objs := $(addprefix tools/serve/,$(serve-http-y))
-serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs jansson libnghttp2 libprotobuf-c) -lhttp_parser -lstdc++
-$(serve-http-objs): ccflags := $(shell $(PKG_CONFIG) --cflags jansson libnghttp2 libprotobuf-c)
+serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs jansson libnghttp2 libprotobuf-c zlib) -lhttp_parser -lstdc++
+$(serve-http-objs): ccflags := $(shell $(PKG_CONFIG) --cflags jansson libnghttp2 libprotobuf-c zlib)
 targets += $(filter-out tools/serve/inference.pb-c.o tools/serve/num.o,$(serve-http-objs))
 cxx-targets += tools/serve/num.o
 

@@ -20,9 +20,9 @@ void infer_release(struct loop *l, struct request *r)
 	mem_hold(l->sv, &r->held, 0);
 	for (; r->bufs; r->bufs &= r->bufs - 1) {
 		struct tensor *t = &r->in[__builtin_ctz(r->bufs)];
-		struct buf b = { t->buf, 0, t->cap };
+		struct buf b = { t->buf, 0, t->cap, r->heap };
 
-		buf_put(r->heap ? NULL : l, &b);
+		buf_put(l, &b);
 		t->buf = NULL;
 		t->cap = 0;
 	}
@@ -481,7 +481,7 @@ static void finish(struct conn *c, struct request *r, struct writer *w, uint64_t
 	if (w && http == 200 && !dead) {
 		buf_put(l, &c->out);
 		c->out = w->b;
-		out_end(c, 200, w->type, w->headers);
+		out_zip(c, w->type, w->headers);
 	} else {
 		if (w)
 			buf_put(l, &w->b);

@@ -422,7 +422,7 @@ bool infer_size(struct parse *p, unsigned int input, const void *data, uint64_t 
 bool infer_buffer(struct parse *p, unsigned int input, uint64_t bytes)
 {
 	struct tensor *t = &p->r->in[input];
-	struct buf b = { t->buf, 0, t->cap };
+	struct buf b = { t->buf, 0, t->cap, p->r->heap };
 	struct server *sv = p->l ? p->l->sv : p->r->loop->sv;
 	size_t mine = p->held + p->r->held;
 

@@ -13,7 +13,7 @@
  *	page.c	the page at /				layers.c the times of layers
  *	light.c	runs without a worker			trace.c	traces of requests
  *	helper.c a thread for loads			text.c	large texts, as ops of the engine
- *	num.cc	numbers as text
+ *	num.cc	numbers as text				zip.c	gzip and deflate
  *
  * Threads.  Each loop is a thread with an epoll, and owns its connections.  Loop 0 also owns
  * the queues and slots of all models, so that models share the cores by their weights.  The
@@ -198,6 +198,7 @@ enum request_state { REQ_NEW, REQ_QUEUED, REQ_RUNNING, REQ_DONE };
 struct buf {
 	char *p;
 	size_t n, cap;
+	bool heap;			/* made without a loop, which does not keep it */
 };
 
 struct tensor {
@@ -356,7 +357,8 @@ struct conn {
 	const char *refused_why;
 	char url[512], field[40], value[320];
 	unsigned int nurl, nfield, nvalue;
-	bool in_value, authorized, encoded;
+	bool in_value, authorized;
+	unsigned char encoding, accepts; /* of the body, of the answer (zip.h) */
 	/* framing, which conn.c checks itself */
 	bool headed;			/* the head has arrived, but for its last byte */
 	char last;			/* the last byte of the head so far */
@@ -394,8 +396,10 @@ void conn_error(struct conn *c, int http, const char *fmt, ...)
 /* The same in pieces: out_begin(), appends to c->out, out_end(). */
 bool out_begin(struct conn *c);
 void out_end(struct conn *c, int http, const char *type, const char *headers);
+/* The same with status 200, and compressed if the client wants that. */
+void out_zip(struct conn *c, const char *type, const char *headers);
 #define HEAD_ROOM 1024u			/* in front of the body of an answer */
-/* Without a loop, the memory is that of the heap; a loop may take it over. */
+/* Without a loop, the memory is that of the heap. */
 bool buf_grow(struct loop *l, struct buf *b, size_t n);
 static inline bool buf_room(struct loop *l, struct buf *b, size_t n)
 {

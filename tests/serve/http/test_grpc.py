@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """gRPC: frames of HTTP/2 by python3-h2, and messages that the test encodes itself."""
+import gzip
 import os
 import select
 import signal
@@ -7,6 +8,7 @@ import socket
 import struct
 import subprocess
 import time
+import zlib
 
 import pytest
 
@@ -483,13 +485,38 @@ def test_bearer_token(server):
 
 # --- HTTP/2 ---
 
-def test_compressed_messages_are_refused(grpc):
-    call = grpc.begin("ModelInfer", end=False, grpc_encoding="gzip")
-    grpc.send(call, b"xyz", end=True, flag=1)
-    grpc.until(lambda: call.closed)
-    assert (call.status, call.text) == (UNIMPLEMENTED, "compressed messages are not supported")
+@pytest.mark.parametrize("name, pack", (("gzip", gzip.compress), ("deflate", zlib.compress)))
+@pytest.mark.parametrize("rows", (1, 20000))
+def test_messages_may_be_compressed(grpc, name, pack, rows):
+    raw = struct.pack("<f", 3) * 4 * rows
+    message = pack(request(inputs=[tensor(shape=(rows, 4))], raw=[raw]))
+    calls = []
+    for method in ("ModelInfer", "ModelStreamInfer"):
+        call = grpc.begin(method, end=False, grpc_encoding=name)
+        for more in range(3 if "Stream" in method else 1, 0, -1):
+            grpc.send(call, message, end=more == 1, flag=1)
+        calls.append(call)
+    for call in calls:
+        grpc.until(lambda: call.closed)  # pylint: disable=cell-var-from-loop
+        assert call.status == OK, call.text
     # an encoding that no message uses
-    assert grpc.call("ModelInfer", request(1, 2, 3, 4), grpc_encoding="gzip").status == OK
+    assert grpc.call("ModelInfer", request(1, 2, 3, 4), grpc_encoding=name).status == OK
+
+
+@pytest.mark.parametrize("name, message, status", (
+    ("snappy", b"xyz", UNIMPLEMENTED),
+    ("identity", b"xyz", INTERNAL),
+    ("gzip", b"xyz", INTERNAL),
+    ("gzip", gzip.compress(b"x" * 100)[:-9], INTERNAL),
+    ("gzip", gzip.compress(bytes(100000000)), EXHAUSTED),
+))
+def test_compressed_messages_are_checked(grpc, name, message, status):
+    call = grpc.begin("ModelInfer", end=False, grpc_encoding=name)
+    grpc.send(call, message, end=True, flag=1)
+    grpc.until(lambda: call.closed)
+    assert call.status == status, call.text
+    assert ("grpc-accept-encoding" in call.headers) == (status == UNIMPLEMENTED)
+    assert grpc.call("ModelInfer", request(1, 2, 3, 4)).status == OK
 
 
 def test_what_is_no_grpc(server):

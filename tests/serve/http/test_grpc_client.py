@@ -109,7 +109,6 @@ def test_errors(client):
         return error.value.status().split(".")[1]
     assert status(client.infer, "nope", inputs) == "NOT_FOUND"
     assert status(client.infer, "m", inputs[:1]) == "INVALID_ARGUMENT"
-    assert status(client.infer, "m", inputs, compression_algorithm="gzip") == "UNIMPLEMENTED"
     assert status(client.get_system_shared_memory_status) == "UNIMPLEMENTED"
 
 
