@@ -55,6 +55,7 @@
 #include <core/wait.h>
 
 #define RECHECK_NS	1000000		/* a sleeper checks again after this */
+#define REAP_NS		10000000	/* a wait for room checks after this what it waits for */
 
 struct room {
 	struct thread *t;
@@ -176,11 +177,11 @@ static bool engine_works(struct pawl_engine *e)
 	return e->devices && devices_work(e);
 }
 
-/* The push must not wait: most completions wait for a reap of this queue. */
-static int err_unreaped(struct pawl_engine *e)
+/* The call must not wait: most completions wait for a reap of this queue. */
+int err_unreaped(struct pawl_engine *e, const char *who)
 {
-	return err(-EAGAIN, "push: %llu completions wait for a reap, most of them in the completion queue %#llx (config.window is %u)",
-		   (unsigned long long)unreaped(e), (unsigned long long)cq_fullest(e), e->window);
+	return err(-EAGAIN, "%s: %llu completions wait for a reap, most of them in the completion queue %#llx (config.window is %u)",
+		   who, (unsigned long long)unreaped(e), (unsigned long long)cq_fullest(e), e->window);
 }
 
 /*
@@ -209,13 +210,33 @@ static int room_wait(struct thread *t, u64 hard, u64 soft)
 	bool reap = !ops_in_flight(e) && window_flight(e) > hard && unreaped(e);
 
 	if (reap)
-		return err_unreaped(e);
+		return err_unreaped(e, "push");
 	r.until = e->cfg.spin_ns ? exec_now_ns() + e->cfg.spin_ns / 2 : 0;
 	wait_flight_begin(t, hard, true);
 	while (!reap && exec_wait(e->x, &t->ex, room_there, &r, RECHECK_NS, EXEC_BARE | EXEC_POLL))
 		reap = reap_awaited(e, &was);
 	wait_flight_end(t);
-	return reap ? err_unreaped(e) : 0;
+	return reap ? err_unreaped(e, "push") : 0;
+}
+
+/*
+ * A wait until at most `hard` ops are in the window, and perhaps for more.  Returns what
+ * wait_body() does, or -EAGAIN if that needs a reap.
+ */
+int window_wait(struct thread *t, u64 hard, const struct wait_for *what, s64 timeout_ns, u32 how)
+{
+	u64 now = exec_now_ns(), end = timeout_ns < 0 ? UINT64_MAX : now + (u64)timeout_ns, was = 0;
+	int rc;
+
+	do {
+		rc = wait_body(t, what, (s64)min_u(end - now, REAP_NS), how);
+		if (rc != -ETIMEDOUT)
+			return rc;
+		if (window_flight(t->e) > hard && reap_awaited(t->e, &was))
+			return -EAGAIN;
+		now = exec_now_ns();
+	} while (now < end);
+	return rc;
 }
 
 /* This thread has completed an op while the gate is armed.  Progress: lock-free. */
@@ -256,7 +277,7 @@ __cold int admit_slow(struct thread *t, u32 n)
 		admit_undo(t, n);
 		window_want(t);
 		if (unreaped(e))
-			return err_unreaped(e);
+			return err_unreaped(e, "push");
 		return err(-EAGAIN, "push: %u ops are in flight (config.window)", e->window);
 	}
 	/*
@@ -313,7 +334,7 @@ __cold int admit_again(struct thread *t, u64 *idle)
 	if (e->policy == PAWL_WINDOW_FAIL || thread_inside(t)) {
 		window_want(t);
 		if (t->lacks == POOL_NOTE && unreaped(e))
-			return err_unreaped(e);
+			return err_unreaped(e, "push");
 		pool_stat(e->pool[t->lacks], &st);
 		return err(-EAGAIN, "push: the ops in flight use up the pool %s%s", st.name,
 			   e->policy == PAWL_WINDOW_FAIL ? "" : ", and a body does not wait for them");

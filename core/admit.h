@@ -5,12 +5,16 @@
 
 #include <core/thread.h>
 
+struct wait_for;
+
 int admit_slow(struct thread *t, u32 n);
 void admit_undo(struct thread *t, u32 n);
 int admit_again(struct thread *t, u64 *idle);
 int err_pool_empty(struct thread *t, u32 pool, const char *what);
 void gate_pass(struct thread *t);
 bool window_low(struct thread *t, u32 low);
+int window_wait(struct thread *t, u64 hard, const struct wait_for *what, s64 timeout_ns, u32 how);
+int err_unreaped(struct pawl_engine *e, const char *who);
 u64 window_flight(struct pawl_engine *e);
 u64 unreaped(struct pawl_engine *e);
 

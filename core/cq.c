@@ -758,20 +758,21 @@ static int cq_reap(struct pawl_engine *e, pawl_cq_t h, void *out, size_t size, u
 		smp_mb();	/* CORE-Q11 <-> CORE-Q12 */
 		cq_signal(e, q);
 	}
-	fetch_add_release(&q->life, -((u64)CQ_REAPING + ops));	/* CORE-Q7 <-> CORE-Q8 */
-	if (!idx) {
-		/* A thread that makes the eventfd finds the queue empty, or it is settled here. */
-		smp_mb_after_rmw();	/* CORE-Q11 <-> CORE-Q12 */
-		if (load_relaxed(&q->fd))
-			cq_settle(q);
-	}
 	if (ops) {
 		room_free(t, ops);
 		store_relaxed(&t->unreaped, t->unreaped - ops);
-		/* A pusher may sleep at the window, or a room completion be wanted. */
-		if (load_relaxed(&e->nflight))
-			flight_check(t);
 	}
+	fetch_add_release(&q->life, -((u64)CQ_REAPING + ops));	/* CORE-Q7 <-> CORE-Q8 */
+	/*
+	 * CORE-Q11 <-> CORE-Q12: a thread that makes the eventfd finds the queue empty, or it is
+	 * settled here.  CORE-N6 <-> CORE-N5: a pusher that sleeps at the window, or wants a room
+	 * completion, finds the room, or it is told here.
+	 */
+	smp_mb_after_rmw();
+	if (!idx && load_relaxed(&q->fd))
+		cq_settle(q);
+	if (ops && load_relaxed(&e->nflight))
+		flight_check(t);
 	return (int)k;
 }
 

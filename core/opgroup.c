@@ -174,8 +174,10 @@ __cold void window_want(struct thread *t)
 		return;
 	if (BUSTED(ROOM_FORGOTTEN))
 		return;
-	if (!(fetch_or_relaxed(&g->room, ROOM_WANTED | ROOM_WINDOW) & ROOM_WINDOW))
-		fetch_add_relaxed(&t->e->nflight, 1);
+	/* Counted first: if this thread is stopped between the two, another one may rely on it. */
+	fetch_add_relaxed(&t->e->nflight, 1);
+	if (fetch_or_relaxed(&g->room, ROOM_WANTED | ROOM_WINDOW) & ROOM_WINDOW)
+		fetch_add_relaxed(&t->e->nflight, -1u);
 	smp_mb();	/* CORE-N5 <-> CORE-N6: else the last op could complete unnoticed */
 	room_check(t, g);
 }
@@ -624,10 +626,12 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 {
 	struct thread *t = thread_get(e);
 	struct group_wait w = { t, NULL, (u32)(h.h >> 32), (u32)h.h, room };
+	struct wait_for what;
 	u32 idx = (u32)h.h, up;
 	struct op_group *g;
 	struct frame *f;
 	bool window;
+	u64 hard;
 	int rc;
 
 	if (unlikely(!t))
@@ -647,10 +651,12 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	fetch_add_seq_cst(&g->waiters, 1);	/* CORE-H1 <-> CORE-H4 */
 	/* In a body it is not the window; a wait further down the stack may be for few ops. */
 	window = !idx && !thread_inside(t);
+	hard = low_of(e->window, load_relaxed(&g->low));
 	if (window)
-		wait_flight_begin(t, low_of(e->window, load_relaxed(&g->low)), true);
-	rc = wait_body(t, &(struct wait_for){ group_wait_over, room ? NULL : in_group, &w },
-		       timeout_ns, how);
+		wait_flight_begin(t, hard, true);
+	what = (struct wait_for){ group_wait_over, room ? NULL : in_group, &w };
+	rc = window ? window_wait(t, hard, &what, timeout_ns, how) :
+	     wait_body(t, &what, timeout_ns, how);
 	if (window)
 		wait_flight_end(t);
 	fetch_add_relaxed(&g->waiters, -1u);
@@ -658,6 +664,8 @@ int group_wait(struct pawl_engine *e, pawl_group_t h, s64 timeout_ns, bool room,
 	flight_check(t);
 	if (!rc && load_relaxed(&g->life) >> 32 != w.gen)
 		return err(-ESTALE, "group_wait: the group was destroyed meanwhile");
+	if (rc == -EAGAIN)
+		return err_unreaped(e, "group_wait");
 	return rc ? err(rc, "group_wait: %s", rc == -EINTR ? "interrupted" : "the time has passed") :
 	       0;
 }

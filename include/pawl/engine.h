@@ -704,7 +704,8 @@ PAWL_API int pawl_group_destroy(struct pawl_engine *e, pawl_group_t group);
  *            installed without SA_RESTART and runs on this thread while it sleeps (before
  *            Linux 5.16 also one with SA_RESTART, if the wait has a limit).
  *
- * Errors: those of the named wait, -EINVAL (what), -EINTR.
+ * Errors: those of the named wait, -EINVAL (what), -EINTR, -EAGAIN (ROOM of the engine would wait
+ * for nothing but a reap).
  * Progress: blocking.
  */
 enum pawl_wait_what {

@@ -574,15 +574,27 @@ static void window_check(void)
 	MODEL_CHECK(runs == count_given);
 }
 
-/* The window is full, and the engine reports when there is room. */
-static void window_room_before(void)
+/* The engine reports when there is room. */
+static void window_limit(void)
 {
 	struct pawl_group_limits l = { .size = sizeof(l), .tag = 1 };
 
 	MODEL_CHECK(!pawl_cq_create(e, &cq));
 	l.cq = cq;
 	MODEL_CHECK(!pawl_group_limit(e, (pawl_group_t){ 0 }, &l));
+}
+
+static void window_room_before(void)
+{
+	window_limit();
 	push_ok(0);
+}
+
+/* The window is full of a completion. */
+static void window_reap_before(void)
+{
+	window_limit();
+	cq_push_0();
 }
 
 static void window_room_push(void)
@@ -677,6 +689,9 @@ const struct scenario scenarios[] = {
 	  .thread = { window_push, window_push }, .check = window_check, .window = 2),
 	T("window_room", "a push is refused while the last op completes", 2, MODEL_ALL, 4,
 	  .before = window_room_before, .thread = { window_room_run, window_room_push },
+	  .check = window_room_check, .window = 1),
+	T("window_reap", "a push is refused while the last completion is reaped", 2, MODEL_ALL, 4,
+	  .before = window_reap_before, .thread = { cq_reap_one, window_room_push },
 	  .check = window_room_check, .window = 1),
 	{ .name = NULL },
 };

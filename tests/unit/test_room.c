@@ -137,8 +137,8 @@ START_TEST(test_waits_take_no_room)
 END_TEST
 
 /*
- * Completions that nobody reaps: the push that has no room is refused and names the queue, and
- * nothing else notices them.  Also if an op is in flight that only the host can end.
+ * Completions that nobody reaps: the push that has no room is refused and names the queue, so is a
+ * wait for room, and nothing else notices them.  Also if an op is in flight that only the host can end.
  */
 START_TEST(test_completions_take_room_until_they_are_reaped)
 {
@@ -171,6 +171,8 @@ START_TEST(test_completions_take_room_until_they_are_reaped)
 				MUST(soon(stats(e).unreaped == n));
 				FAILS(pawl_push(e, &op), -EAGAIN, "reap", name);
 				FAILS(push_write(e, nothing, NULL, w), -EAGAIN, "reap", name);
+				FAILS(pawl_wait(e, PAWL_WAIT_ROOM, 0, -1, NULL), -EAGAIN, "reap",
+				      name);
 				/* Not for waits, and not for the end of the engine. */
 				OK(pawl_wait_readable(e, w, SOON_NS, NULL));
 				if (holds)
@@ -182,6 +184,7 @@ START_TEST(test_completions_take_room_until_they_are_reaped)
 					MUST(rc > 0);
 				}
 				ck_assert_uint_eq(stats(e).unreaped, 0);
+				OK(pawl_wait(e, PAWL_WAIT_ROOM, 0, -1, NULL));
 				for (k = 0; k < 16 - 1; k++)
 					OK(pawl_push(e, &op));
 				OK(pawl_engine_destroy(e));	/* with completions left */
