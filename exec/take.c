@@ -198,11 +198,14 @@ static bool lane_leave(struct exec_queue *q, struct exec_thread *t, struct exec_
 
 	if (left && (s64)(left - now) > 0)
 		return true;
+	/* What this thread knows comes first: the maker writes to its lines at each push. */
+	if (!left && (!t->avg || t->avg > x->leave_avg || queue_ranked(q) ||
+		      (rest && (s64)(rest - now) > 0)))
+		return false;
 	own = load_relaxed(&l->ring.own);
 	tail = load_relaxed(&l->ring.tail);
 	/* A maker that never tried to take work needs help. */
-	if (!left && (!(own + load_relaxed(&l->ring.empty)) || !t->avg || t->avg > x->leave_avg ||
-		      queue_ranked(q) || (rest && (s64)(rest - now) > 0)))
+	if (!left && !(own + load_relaxed(&l->ring.empty)))
 		return false;
 	/* Relaxed: it only selects the worker that judges. */
 	if (!cas_relaxed(&l->left, &left, now + step))
