@@ -74,7 +74,7 @@ export KCONFIG_CONFIG KCONFIG_AUTOHEADER
 version-h := include/pawl/version.h
 
 clean-goals := clean mrproper
-outer-goals := help setup run check check-all tags dist distcheck check-deb check-coverage
+outer-goals := help setup run check check-all tags dist distcheck check-deb check-walk check-coverage
 config-goals := $(filter-out check-%,$(filter %config,$(MAKECMDGOALS)))
 free-goals := $(clean-goals) $(outer-goals) $(config-goals) check-kconfig check-tokens \
 	check-edges check-docs check-sources check-exports check-spin check-cross check-proof proof-table ledger \
@@ -385,10 +385,13 @@ distcheck:
 check-deb:
 	$(Q)$(srctree)/tools/setup.sh all
 	+$(Q)$(srctree)/tests/install/deb.sh
+check-walk:
+	$(Q)$(srctree)/tools/setup.sh all
+	+$(Q)$(srctree)/tests/install/walk.sh
 check-coverage:
 	$(Q)$(srctree)/tools/setup.sh all
 	+$(Q)make='$(MAKE) -f $(src-abs)/Makefile' $(srctree)/tests/coverage/run.sh
-PHONY += dist distcheck check-deb check-coverage
+PHONY += dist distcheck check-deb check-walk check-coverage
 
 tags:
 	$(Q)cd $(srctree) && ctags -R include $(layers) tools/pawl demo tests
@@ -471,6 +474,8 @@ PHONY += help
 #@   check-coverage  which lines and branches the tests execute, and a list of the others
 #@   distcheck       a tarball of the last commit: the same from another clone; builds, passes tests
 #@   check-deb       Debian's packages of the last commit: build, lintian, install, use, purge
+#@   check-walk      as root: README.md's commands in bare roots of Debian 12, in each order
+#@                   (WALK=full: each to its end, as documented)
 #@   check-tokens    words and primitives that may not occur; SPDX tags
 #@   check-edges     each end of a memory-ordering edge has its partner
 #@   check-docs      files, functions, links and numbers that the documents name, and a test

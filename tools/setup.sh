@@ -22,7 +22,7 @@ if [ "${1:-check}" != run ]; then
 	packages="$packages clang libclang-rt-14-dev cmake check scdoc spin perl util-linux"
 fi
 if [ "${1:-check}" = all ]; then
-	packages="$packages gcovr git dpkg-dev debhelper lintian haproxy"
+	packages="$packages gcovr git dpkg-dev debhelper lintian haproxy mmdebstrap"
 fi
 if [ "${1:-check}" = cross ]; then
 	packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
@@ -48,7 +48,7 @@ failed() {
 
 # Run apt-get, and print a line for each fifth of what it downloads and installs.
 apt() {
-	{ apt-get -o APT::Status-Fd=3 "$@" 3>&1 >>"$log" 2>&1 || : >"$log.failed"; } | awk -F: '
+	{ apt-get -o Acquire::Retries=3 -o APT::Status-Fd=3 "$@" 3>&1 >>"$log" 2>&1 || : >"$log.failed"; } | awk -F: '
 		$1 == "dlstatus" { now = "downloaded" }
 		$1 == "pmstatus" { now = "installed" }
 		$1 ~ /^(dl|pm)status$/ && (now " " int($3 / 20)) != last {
@@ -77,7 +77,7 @@ if [ -n "$missing" ]; then
 	echo "setup: installing$missing"
 	export DEBIAN_FRONTEND=noninteractive
 	# shellcheck disable=SC2086 # a list of words
-	{ apt-get update >"$log" 2>&1 && apt install -y --no-install-recommends $missing; } ||
+	{ apt-get -o Acquire::Retries=3 update >"$log" 2>&1 && apt install -y --no-install-recommends $missing; } ||
 		failed "installing$missing"
 fi
 [ "${1:-check}" = cross ] || exit 0

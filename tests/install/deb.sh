@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# deb.sh, for make check-deb: Debian's packages build from the tarball that make dist packs, and lintian has no error and no warning.  They are installed by dpkg into a root of
-# their own, where dpkg finds their dependencies in this machine's list of packages; there
-# the example of README.md, the other examples and the command are built and run; then the
-# packages are purged, and nothing is left.
+# deb.sh, for make check-deb: Debian's packages build from the tarball that make dist packs, and
+# lintian has no error and no warning.  They are installed by dpkg into a root of their own, where
+# dpkg finds their dependencies in this machine's list of packages; there the example of README.md,
+# the other examples and the command are built and run; then the packages are purged, and nothing
+# is left.  Where a bare Debian can be had, walk.sh does the same there with apt.
 # Exit status 0: passed, 1: failed, 77: not a git clone, or tools are missing.
 set -eu
 name=pawl-${pawlversion:?}
@@ -14,6 +15,7 @@ for tool in dpkg-buildpackage dh lintian git; do
 	command -v $tool >/dev/null || missing="$missing $tool"
 done
 [ -z "$missing" ] || { echo "check-deb: missing:$missing (tools/setup.sh all)"; exit 77; }
+build=$PWD
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
@@ -80,3 +82,8 @@ if [ "$left" ]; then
 	echo "check-deb: left behind: $left" >&2
 	exit 1
 fi
+
+echo '--- a bare Debian'
+cd "$build"
+unset LD_LIBRARY_PATH
+DEBS=$tmp "$src/tests/install/walk.sh" deb || [ $? = 77 ]
