@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools/pawl/record.c: the slots of ops and vars in the hash tables of the reader. */
 #include <tools/pawl/slurp.c>
+#include <tools/pawl/chunks.c>
 #include <tools/pawl/record.c>
 #include "util.h"
 

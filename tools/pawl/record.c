@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The reader of recordings; Documentation/record.md describes the format.
+ * The reader of recordings: their events; chunks.c reads the chunks.  Documentation/record.md
+ * describes the format.
  *
  * The file is not trusted: each chunk has checksums, and each number is checked before it is
  * used, so the worst outcome is that the file is refused.
@@ -13,246 +14,8 @@
 #include <string.h>
 #include <core/record_format.h>
 
-#include "record.h"
+#include "reader.h"
 #include "slurp.h"
-
-/* The chunks of one thread in one engine, one after the other. */
-struct stream {
-	uint32_t engine, thread, chunks;
-	unsigned char *data;
-	size_t len, cap;
-	struct piece {
-		size_t at;	/* in data */
-		uint64_t file;	/* in the file */
-	} *pieces;
-	size_t npieces, capp;
-	size_t first_op, nops;	/* its pushes */
-};
-
-struct reader {
-	const char *name;
-	struct recording *r;
-	struct stream *streams;
-	size_t nstreams, caps;
-	struct mark {		/* ops with bodies: launches */
-		uint32_t engine, index, gen;
-	} *marks;
-	size_t nmarks, capmarks;
-	size_t capops, capacc, capvars, capwaits, capeng, capnodes, capsucc;
-	uint32_t *ophash, *varhash;
-	size_t ophash_size, varhash_size;
-	uint64_t cycles0, cycles1, ns0, ns1;
-	char *err;
-	size_t errlen;
-};
-
-static int bad(struct reader *rd, uint64_t at, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static int bad(struct reader *rd, uint64_t at, const char *fmt, ...)
-{
-	char text[160];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	return file_err(rd->err, rd->errlen, -EBADMSG, "%s: offset %" PRIu64 ": %s", rd->name,
-			at, text);
-}
-
-static int no_memory(struct reader *rd)
-{
-	return file_err(rd->err, rd->errlen, -ENOMEM, "%s: no memory", rd->name);
-}
-
-/* Room for one more in an array. */
-static int grow(struct reader *rd, void **p, size_t n, size_t *cap, size_t size)
-{
-	size_t want = *cap ? *cap * 2 : 64;
-	void *q;
-
-	if (n < *cap)
-		return 0;
-	q = want > SIZE_MAX / size ? NULL : realloc(*p, want * size);
-	if (!q)
-		return no_memory(rd);
-	*p = q;
-	*cap = want;
-	return 0;
-}
-
-/* --- chunks --- */
-
-static struct stream *stream_of(struct reader *rd, uint32_t engine, uint32_t thread)
-{
-	size_t i;
-
-	for (i = 0; i < rd->nstreams; i++)
-		if (rd->streams[i].engine == engine && rd->streams[i].thread == thread)
-			return &rd->streams[i];
-	if (grow(rd, (void **)&rd->streams, rd->nstreams, &rd->caps, sizeof(*rd->streams)))
-		return NULL;
-	rd->streams[rd->nstreams] = (struct stream){ .engine = engine, .thread = thread };
-	return &rd->streams[rd->nstreams++];
-}
-
-static int text_get(const unsigned char **p, const unsigned char *end, char *out, size_t size)
-{
-	size_t n;
-
-	if (*p == end || (size_t)(end - *p) < 1 + (size_t)**p)
-		return -1;
-	n = *(*p)++;
-	snprintf(out, size, "%.*s", (int)n, (const char *)*p);
-	*p += n;
-	return 0;
-}
-
-static int chunk_start(struct reader *rd, const unsigned char *p, uint32_t bytes, uint64_t at)
-{
-	const unsigned char *end = p + bytes;
-	struct recording *r = rd->r;
-
-	if (bytes < 16)
-		return bad(rd, at, "the start has %u bytes", bytes);
-	r->version = get_le32(p);
-	if (r->version < REC_VERSION_OLD || r->version > REC_VERSION)
-		return bad(rd, at, "version %u of the format, this program reads %u to %u", r->version,
-			   REC_VERSION_OLD, REC_VERSION);
-	r->pid = get_le32(p + 4);
-	r->started = (int64_t)get_le64(p + 8);
-	p += 16;
-	if (text_get(&p, end, r->library, sizeof(r->library)) ||
-	    text_get(&p, end, r->program, sizeof(r->program)))
-		return bad(rd, at, "a text of the start does not end");
-	return 0;
-}
-
-static int chunk_engine(struct reader *rd, const unsigned char *p, uint32_t bytes,
-			uint32_t number, uint64_t at)
-{
-	const unsigned char *end = p + bytes;
-	struct recording *r = rd->r;
-	struct rec_engine *e;
-
-	if (bytes < 28)
-		return bad(rd, at, "an engine has %u bytes", bytes);
-	if (number != r->nengines)
-		return bad(rd, at, "engine %u after %zu others", number, r->nengines);
-	if (grow(rd, (void **)&r->engines, r->nengines, &rd->capeng, sizeof(*r->engines)))
-		return -ENOMEM;
-	e = &r->engines[r->nengines++];
-	e->number = number;
-	e->kind = get_le32(p);
-	e->workers = get_le32(p + 4);
-	e->devices = get_le32(p + 16);
-	p += 28;
-	if (text_get(&p, end, e->name, sizeof(e->name)))
-		return bad(rd, at, "the name of engine %u does not end", number);
-	return 0;
-}
-
-static int chunk_events(struct reader *rd, const unsigned char *p, uint32_t bytes,
-			const unsigned char *head, uint64_t at)
-{
-	uint32_t engine = get_le32(head + 12), thread = get_le32(head + 16);
-	uint32_t number = get_le32(head + 20);
-	struct stream *s;
-	void *q;
-
-	if (engine >= rd->r->nengines)
-		return bad(rd, at, "events of engine %u, of which nothing was said", engine);
-	s = stream_of(rd, engine, thread);
-	if (!s)
-		return -ENOMEM;
-	if (number != s->chunks)
-		return bad(rd, at, "chunk %u of thread %u of engine %u, expected %u", number, thread,
-			   engine, s->chunks);
-	s->chunks++;
-	if (grow(rd, (void **)&s->pieces, s->npieces, &s->capp, sizeof(*s->pieces)))
-		return -ENOMEM;
-	s->pieces[s->npieces++] = (struct piece){ s->len, at + REC_HEAD };
-	if (s->len + bytes > s->cap) {
-		s->cap = 2 * s->cap > s->len + bytes ? 2 * s->cap : s->len + bytes;
-		q = realloc(s->data, s->cap);
-		if (!q)
-			return no_memory(rd);
-		s->data = q;
-	}
-	if (bytes)
-		memcpy(s->data + s->len, p, bytes);
-	s->len += bytes;
-	return 0;
-}
-
-static int chunks(struct reader *rd, const unsigned char *data, size_t len)
-{
-	struct recording *r = rd->r;
-	size_t at = 0, padded;
-	uint32_t type, bytes;
-	int rc = 0;
-
-	for (; !rc && at < len; at += REC_HEAD + padded) {
-		const unsigned char *h = data + at;
-
-		if (len - at >= 4 && get_le32(h) != REC_MAGIC)
-			return at ? bad(rd, at, "no chunk begins here") :
-				    file_err(rd->err, rd->errlen, -EBADMSG,
-					     "%s: not a recording", rd->name);
-		if (r->ended)
-			return bad(rd, at, "something after the end");
-		if (len - at < REC_HEAD)
-			break;
-		if (rec_sum(h, REC_HEAD - 8) != get_le64(h + REC_HEAD - 8))
-			return bad(rd, at, "the header of a chunk is damaged");
-		type = get_le32(h + 4);
-		bytes = get_le32(h + 8);
-		padded = ((size_t)bytes + 7) & ~(size_t)7;
-		if (len - at - REC_HEAD < padded)
-			break;
-		h += REC_HEAD;
-		if (rec_sum(h, padded) != get_le64(h - REC_HEAD + 40))
-			return bad(rd, at, "the contents of a chunk are damaged");
-		if ((type == REC_CHUNK_START) != !at)
-			return bad(rd, at, at ? "a second start" : "no start");
-		rd->cycles1 = get_le64(h - REC_HEAD + 24);
-		rd->ns1 = get_le64(h - REC_HEAD + 32);
-		if (!at) {
-			rd->cycles0 = rd->cycles1;
-			rd->ns0 = rd->ns1;
-		}
-		switch (type) {
-		case REC_CHUNK_START:
-			rc = chunk_start(rd, h, bytes, at);
-			break;
-		case REC_CHUNK_ENGINE:
-			rc = chunk_engine(rd, h, bytes, get_le32(h - REC_HEAD + 12), at);
-			break;
-		case REC_CHUNK_EVENTS:
-			rc = chunk_events(rd, h, bytes, h - REC_HEAD, at);
-			break;
-		case REC_CHUNK_END:
-			if (bytes < 8)
-				return bad(rd, at, "the end has %u bytes", bytes);
-			r->lost = get_le64(h);
-			r->ended = true;
-			break;
-		default:
-			return bad(rd, at, "a chunk of type %u", type);
-		}
-		r->chunks++;
-		r->whole = at + REC_HEAD + padded;
-	}
-	if (rc)
-		return rc;
-	if (!r->chunks)
-		return file_err(rd->err, rd->errlen, -EBADMSG,
-				"%s: %zu bytes: not a recording, or nothing of it", rd->name, len);
-	return 0;
-}
-
-/* --- events --- */
 
 struct cursor {
 	struct reader *rd;
@@ -283,7 +46,7 @@ static int bad_event(struct cursor *c, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	return bad(c->rd, where(c, c->event), "thread %u of engine %u: %s", c->s->thread,
+	return reader_bad(c->rd, where(c, c->event), "thread %u of engine %u: %s", c->s->thread,
 		   c->s->engine, text);
 }
 
@@ -367,7 +130,7 @@ static int var_of(struct reader *rd, uint32_t engine, uint32_t index, uint32_t g
 		uint32_t *h = malloc(size * sizeof(*h));
 
 		if (!h)
-			return no_memory(rd);
+			return reader_no_memory(rd);
 		memset(h, 0xff, size * sizeof(*h));
 		for (k = 0; k < r->nvars; k++) {
 			const struct rec_var *v = &r->vars[k];
@@ -393,8 +156,8 @@ static int var_of(struct reader *rd, uint32_t engine, uint32_t index, uint32_t g
 			return 0;
 		}
 		if (r->nvars == REC_NONE - 1 ||
-		    grow(rd, (void **)&r->vars, r->nvars, &rd->capvars, sizeof(*r->vars)))
-			return no_memory(rd);
+		    reader_grow(rd, (void **)&r->vars, r->nvars, &rd->capvars, sizeof(*r->vars)))
+			return reader_no_memory(rd);
 		r->vars[r->nvars] = (struct rec_var){ .engine = engine, .index = index, .gen = gen,
 						      .first = UINT64_MAX };
 		*out = *s = (uint32_t)r->nvars++;
@@ -426,11 +189,11 @@ static int get_name(struct cursor *c, struct state *st)
 	}
 	if (n > REC_NAME_MAX)
 		return bad_event(c, "a name of %" PRIu64 " bytes", n);
-	if (grow(c->rd, (void **)&st->names, st->nnames, &st->capnames, sizeof(*st->names)))
+	if (reader_grow(c->rd, (void **)&st->names, st->nnames, &st->capnames, sizeof(*st->names)))
 		return -ENOMEM;
 	s = malloc(sizeof(void *) + (size_t)n + 1);
 	if (!s)
-		return no_memory(c->rd);
+		return reader_no_memory(c->rd);
 	/* All texts are in a list that is freed with the recording. */
 	memcpy(s, &c->rd->r->data[0], sizeof(void *));
 	c->rd->r->data[0] = s;
@@ -506,7 +269,7 @@ static int get_push(struct cursor *c, struct state *st, unsigned int kind, bool 
 			return bad_event(c, "an access of var %" PRIu64, var);
 		if (i && !(v >> 1))
 			return bad_event(c, "var %" PRIu64 " twice in one op", var);
-		rc = grow(rd, (void **)&r->accesses, r->naccesses, &rd->capacc,
+		rc = reader_grow(rd, (void **)&r->accesses, r->naccesses, &rd->capacc,
 			  sizeof(*r->accesses));
 		if (rc)
 			return rc;
@@ -518,7 +281,7 @@ static int get_push(struct cursor *c, struct state *st, unsigned int kind, bool 
 	}
 	if (r->nops == REC_NONE - 1)
 		return bad_event(c, "too many ops");
-	rc = grow(rd, (void **)&r->ops, r->nops, &rd->capops, sizeof(*r->ops));
+	rc = reader_grow(rd, (void **)&r->ops, r->nops, &rd->capops, sizeof(*r->ops));
 	if (rc)
 		return rc;
 	r->ops[r->nops++] = o;
@@ -554,7 +317,7 @@ static int get_undo(struct cursor *c, bool first)
 
 static int stack_push(struct cursor *c, struct state *st, const struct rec_op *o)
 {
-	int rc = grow(c->rd, (void **)&st->stack, st->depth, &st->capstack, sizeof(*st->stack));
+	int rc = reader_grow(c->rd, (void **)&st->stack, st->depth, &st->capstack, sizeof(*st->stack));
 
 	if (!rc)
 		st->stack[st->depth++] = (uint32_t)(o - c->rd->r->ops);
@@ -604,7 +367,7 @@ static int get_node(struct cursor *c, struct state *st, unsigned int kind, bool 
 			get(c);
 		if (k && !memcmp(&had[k - 1], &m, sizeof(m)))
 			return 0;
-		rc = grow(c->rd, (void **)&c->rd->marks, k, &c->rd->capmarks, sizeof(m));
+		rc = reader_grow(c->rd, (void **)&c->rd->marks, k, &c->rd->capmarks, sizeof(m));
 		if (!rc)
 			c->rd->marks[c->rd->nmarks++] = m;
 		return rc;
@@ -613,7 +376,7 @@ static int get_node(struct cursor *c, struct state *st, unsigned int kind, bool 
 		to = get(c);
 		if (c->cut)
 			return 0;
-		rc = grow(c->rd, (void **)&r->succ, r->nsucc, &c->rd->capsucc, sizeof(*r->succ));
+		rc = reader_grow(c->rd, (void **)&r->succ, r->nsucc, &c->rd->capsucc, sizeof(*r->succ));
 		if (rc)
 			return rc;
 		r->succ[r->nsucc++] = (uint32_t)to;
@@ -633,7 +396,7 @@ static int get_node(struct cursor *c, struct state *st, unsigned int kind, bool 
 	node.skipped = !end && kind & REC_BEGIN_SKIPPED;
 	if (name)
 		node.name = st->names[name - 1];
-	rc = grow(c->rd, (void **)&r->nodes, r->nnodes, &c->rd->capnodes, sizeof(*r->nodes));
+	rc = reader_grow(c->rd, (void **)&r->nodes, r->nnodes, &c->rd->capnodes, sizeof(*r->nodes));
 	if (rc)
 		return rc;
 	r->nodes[r->nnodes++] = node;
@@ -741,9 +504,9 @@ static int get_wait(struct cursor *c, struct state *st, unsigned int kind, bool 
 		return bad_event(c, "a wait for var %" PRIu64, var);
 	if (r->nwaits == REC_NONE - 1)
 		return bad_event(c, "too many waits");
-	rc = grow(c->rd, (void **)&r->waits, r->nwaits, &c->rd->capwaits, sizeof(*r->waits));
+	rc = reader_grow(c->rd, (void **)&r->waits, r->nwaits, &c->rd->capwaits, sizeof(*r->waits));
 	if (!rc)
-		rc = grow(c->rd, (void **)&st->wstack, st->wdepth, &st->capwstack,
+		rc = reader_grow(c->rd, (void **)&st->wstack, st->wdepth, &st->capwstack,
 			  sizeof(*st->wstack));
 	if (rc)
 		return rc;
@@ -847,7 +610,7 @@ static int hash_ops(struct reader *rd)
 		rd->ophash_size *= 2;
 	rd->ophash = malloc(rd->ophash_size * sizeof(*rd->ophash));
 	if (!rd->ophash)
-		return no_memory(rd);
+		return reader_no_memory(rd);
 	memset(rd->ophash, 0xff, rd->ophash_size * sizeof(*rd->ophash));
 	for (i = 0; i < r->nops; i++) {
 		const struct rec_op *o = &r->ops[i];
@@ -978,7 +741,7 @@ int rec_parse(const char *name, const void *data, size_t len, struct recording *
 	memset(r, 0, sizeof(*r));
 	r->format = "pawl";
 	r->bytes = len;
-	rc = chunks(&rd, data, len);
+	rc = reader_chunks(&rd, data, len);
 	for (i = 0; !rc && i < rd.nstreams; i++)
 		rc = events(&rd, &rd.streams[i], true);
 	if (!rc)
