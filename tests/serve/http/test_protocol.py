@@ -672,7 +672,8 @@ def test_numbers_of_json_count_where_they_are_converted(server):
     """They can take four times the memory of their text."""
     n = 100000
     server.model("m", type="FP64", dims=f"-1 {n}", gate=1)
-    server.start(config="[server]\nmax_memory = 1500000\n")
+    # one worker is in the gate, the other reads the second request
+    server.start("--workers=2", config="[server]\nmax_memory = 1500000\n")
     body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP64", "shape": [1, n],
                                    "data": [0] * n}]}, separators=(",", ":"))
     with server.connect() as sock, sock.makefile("rb") as file:
