@@ -91,6 +91,7 @@ struct pawl_engine {
 	u32 nflight;		/* A: threads that wait until few ops, or none, are in flight */
 	u32 changing;		/* A, futex: a thread is starting or joining workers */
 	u32 tidying;		/* A: a worker trims */
+	u32 leaving;		/* A: threads that have freed their slot, and still use the engine */
 	u32 park_next;		/* A: index of block_reclaim()'s next var, counted from 0 */
 	u64 park_vain;		/* A: park_changes() when no var could be parked, or 0 */
 	u64 free_slots;		/* A: stack of free slots, tagged */

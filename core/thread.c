@@ -264,9 +264,12 @@ static void thread_leave(struct thread *t)
 	live_leave(t);
 	/* A sum that was made meanwhile may have missed completions. */
 	flight_check(t);
+	/* The next user of the slot replaces this thread's entry, for which threads_fini() waits. */
+	fetch_add_relaxed(&e->leaving, 1);
 	if (!BUSTED(SLOT_KEPT))
 		slot_leave(e, t->slot);
 	exec_slot_freed(e->x);
+	fetch_add_release(&e->leaving, -1u);	/* CORE-T20 <-> CORE-T21 */
 }
 
 /* Returns true if the thread comes first, and false if the engine did. */
@@ -508,6 +511,8 @@ void threads_fini(struct pawl_engine *e)
 		batch_exit(thread_of(e, i));
 		wait_exit(thread_of(e, i));
 	}
+	while (load_acquire(&e->leaving))	/* CORE-T21 <-> CORE-T20 */
+		cpu_relax();
 	free(e->slots);
 	e->slots = NULL;
 	free(e->live);
