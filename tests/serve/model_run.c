@@ -2,7 +2,7 @@
 /*
  * model_run.c - runs a model of a folder, for test_models.py.
  *
- *	model_run [-w WORKERS] [-t TILES] [-n TIMES] [-mqlrbF] DIR [DIMS:FILE]... [> outputs]
+ *	model_run [-w WORKERS] [-t TILES] [-n TIMES] [-mqlrbpF] DIR [DIMS:FILE]... [> outputs]
  *
  * DIMS are the sizes of an input, such as 1,3,224,224; FILE has its data.  The data of all
  * outputs goes to the standard output, and a line about each output to the standard error.
@@ -10,7 +10,7 @@
  * allocates: by us, and by oneDNN.  -q: no outputs, but the median time of TIMES runs.
  * -l: as -q, and the shortest time of each layer, in microseconds.
  * -r: say whether the rows are apart, so that requests may share a run.
- * -b: in onnxruntime; without it only what pawl lacks runs there.  The variable ONNXRUNTIME is
+ * -b: in onnxruntime, -p: in pawl; without these what pawl lacks runs there.  The variable ONNXRUNTIME is
  * its path.
  * -F: first run the model with a deadline in the past, cancel a run, and move the slot to an
  * engine without workers and back.
@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -160,7 +161,7 @@ int main(int argc, char **argv)
 	struct serve_step st;
 	unsigned int k, o;
 
-	while ((opt = getopt(argc, argv, "w:t:n:mqlrbF")) != -1)
+	while ((opt = getopt(argc, argv, "w:t:n:mqlrbpF")) != -1)
 		switch (opt) {
 		case 'w':
 			workers = atoi(optarg);
@@ -185,6 +186,9 @@ int main(int argc, char **argv)
 			break;
 		case 'b':
 			how.backend = BACKEND_ONNXRUNTIME;
+			break;
+		case 'p':
+			how.backend = BACKEND_NATIVE;
 			break;
 		case 'F':
 			faults = true;
@@ -246,6 +250,11 @@ int main(int argc, char **argv)
 		size_t n = type_size(m->inputs[k].type) *
 			(size_t)count(shapes[k].rank, shapes[k].dims);
 		FILE *f = file ? fopen(file + 1, "rb") : NULL;
+		struct stat size;
+
+		/* strings with their lengths */
+		if (m->inputs[k].type == SERVE_BYTES && f && !fstat(fileno(f), &size))
+			n = (size_t)size.st_size;
 
 		if (!f || fread(serve_slot_input(s, k, n), 1, n, f) != n) {
 			fprintf(stderr, "model_run: cannot read %zu bytes of input %u\n", n, k);

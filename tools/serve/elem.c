@@ -127,6 +127,12 @@ UNARY(u_abs, fabsf(x))
 UNARY(u_neg, -x)
 UNARY(u_floor, floorf(x))
 UNARY(u_ceil, ceilf(x))
+UNARY(u_gelu, 0.5f * x * (1 + erf_of(x * 0.70710678118654752f)))
+UNARY(u_gelu_tanh, 0.5f * x * (1 + tanh_of(0.79788456080286536f * (x + 0.044715f * x * x * x))))
+UNARY(u_sin, sinf(x))
+UNARY(u_cos, cosf(x))
+UNARY(u_sign, x > 0 ? 1 : x < 0 ? -1 : x)
+UNARY(u_round, rintf(x))
 
 static void u_not(int64_t n, char *const *p, const int64_t *st, const void *arg)
 {
@@ -179,7 +185,9 @@ static void u_not(int64_t n, char *const *p, const int64_t *st, const void *arg)
 	BINARY(min_##s, T, T, x < y ? x : y) \
 	BINARY(eq_##s, T, uint8_t, x == y) \
 	BINARY(lt_##s, T, uint8_t, x < y) \
-	BINARY(gt_##s, T, uint8_t, x > y)
+	BINARY(gt_##s, T, uint8_t, x > y) \
+	BINARY(le_##s, T, uint8_t, x <= y) \
+	BINARY(ge_##s, T, uint8_t, x >= y)
 INTEGERS(i32, int32_t, uint32_t)
 INTEGERS(i64, int64_t, uint64_t)
 WIDE BINARY(add_f, float, float, x + y)
@@ -193,6 +201,8 @@ WIDE BINARY(min_f, float, float, x < y || x != x ? x : y)
 WIDE BINARY(eq_f, float, uint8_t, x == y)
 WIDE BINARY(lt_f, float, uint8_t, x < y)
 WIDE BINARY(gt_f, float, uint8_t, x > y)
+WIDE BINARY(le_f, float, uint8_t, x <= y)
+WIDE BINARY(ge_f, float, uint8_t, x >= y)
 
 /* ---- by operator ------------------------------------------------------------ */
 
@@ -206,7 +216,9 @@ static inner_fn unary_fn(unsigned int kind)
 		[U_SOFTSIGN] = u_softsign, [U_ERF] = u_erf, [U_EXP] = u_exp, [U_LOG] = u_log,
 		[U_SQRT] = u_sqrt, [U_RECIPROCAL] = u_reciprocal, [U_ABS] = u_abs,
 		[U_NEG] = u_neg, [U_FLOOR] = u_floor, [U_CEIL] = u_ceil, [U_NOT] = u_not,
-		[U_CLIP_UPPER] = u_clip_upper,
+		[U_CLIP_UPPER] = u_clip_upper, [U_GELU] = u_gelu,
+		[U_GELU_TANH] = u_gelu_tanh, [U_SIN] = u_sin, [U_COS] = u_cos,
+		[U_SIGN] = u_sign, [U_ROUND] = u_round,
 	};
 
 	return fn[kind];
@@ -221,6 +233,8 @@ static inner_fn binary_fn(unsigned int kind, enum serve_type type)
 		[B_MIN] = { min_f, min_i32, min_i64 }, [B_ADD_RELU] = { add_relu_f, NULL, NULL },
 		[B_EQUAL] = { eq_f, eq_i32, eq_i64 },
 		[B_LESS] = { lt_f, lt_i32, lt_i64 }, [B_GREATER] = { gt_f, gt_i32, gt_i64 },
+		[B_LESS_EQUAL] = { le_f, le_i32, le_i64 },
+		[B_GREATER_EQUAL] = { ge_f, ge_i32, ge_i64 },
 	};
 
 	return fn[kind][type == SERVE_FP32 ? 0 : type == SERVE_INT32 ? 1 : 2];

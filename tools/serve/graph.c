@@ -692,7 +692,7 @@ static unsigned int rank_of(const struct graph *g, const struct node *n)
 		return n->nin < 2 ? n->a.nints : g->value[n->in[1]].data ?
 			(unsigned int)count(g->value[n->in[1]].rank, g->value[n->in[1]].dims) : 0;
 	case OP_POOL: case OP_GLOBAL_POOL: case OP_NORM: case OP_LRN: case OP_UNARY: case OP_CAST: case OP_CONCAT: case OP_IDENTITY:
-	case OP_TRANSPOSE: case OP_PAD: case OP_RESIZE: case OP_SOFTMAX:
+	case OP_TRANSPOSE: case OP_PAD: case OP_RESIZE: case OP_SOFTMAX: case OP_ROW_NORM:
 		return g->value[n->in[0]].rank;
 	case OP_BINARY: case OP_SUM:
 		for (i = 0; i < n->nin; i++) {

@@ -27,10 +27,13 @@ enum op {
 	OP_CONV, OP_DECONV, OP_GEMM, OP_MATMUL, OP_POOL, OP_GLOBAL_POOL, OP_NORM, OP_LRN,
 	OP_SOFTMAX, OP_UNARY, OP_BINARY, OP_SUM, OP_CAST, OP_CONCAT, OP_SLICE, OP_RESHAPE,
 	OP_FLATTEN, OP_SQUEEZE, OP_UNSQUEEZE, OP_IDENTITY, OP_TRANSPOSE, OP_EXPAND, OP_PAD,
-	OP_GATHER, OP_SHAPE, OP_FILL, OP_RESIZE, OP_REDUCE, OP_WHERE,
+	OP_GATHER, OP_SHAPE, OP_FILL, OP_RESIZE, OP_REDUCE, OP_WHERE, OP_ROW_NORM,
 	OP_AFFINE,			/* what graph.c makes of OP_NORM with constants */
 	OP_LOOKUP,			/* and of a product of booleans and constants */
 };
+
+/* OP_ROW_NORM: minus the mean, divided by the root of the variance or of the mean square. */
+enum row_norm { N_LAYER, N_RMS };
 
 /* The function of OP_UNARY, and what is applied to the result of OP_CONV and OP_GEMM. */
 enum unary {
@@ -38,12 +41,13 @@ enum unary {
 	U_SWISH, U_SOFTPLUS, U_SOFTSIGN, U_ERF, U_EXP, U_LOG, U_SQRT, U_RECIPROCAL, U_ABS,
 	U_NEG, U_FLOOR, U_CEIL, U_NOT,
 	U_CLIP_UPPER,			/* the upper bound first, as MXNet has it */
+	U_GELU, U_GELU_TANH, U_SIN, U_COS, U_SIGN, U_ROUND,
 };
 
 enum binary {
 	B_ADD, B_SUB, B_MUL, B_DIV, B_POW, B_MAX, B_MIN,
 	B_ADD_RELU,			/* what graph.c makes of B_ADD with U_RELU after it */
-	B_EQUAL, B_LESS, B_GREATER,	/* these give truth values */
+	B_EQUAL, B_LESS, B_GREATER, B_LESS_EQUAL, B_GREATER_EQUAL,	/* these give truth values */
 };
 enum reduce { R_SUM, R_MEAN, R_MAX, R_MIN };
 enum pad_mode { PAD_GIVEN, PAD_SAME_UPPER, PAD_SAME_LOWER, PAD_VALID };

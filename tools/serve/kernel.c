@@ -433,6 +433,43 @@ static void softmax(const struct attrs *a, const struct view *out, const struct 
 		}
 }
 
+/* One row: x * by + plus; its scale and shift come after. */
+WIDE static void row_norm1(int64_t n, float *y, const float *x, float less, float by)
+{
+	int64_t i;
+
+	for (i = 0; i < n; i++)
+		y[i] = (x[i] - less) * by;
+}
+
+/* Rows from the axis on; each has its own mean.  All data is in rows. */
+static void row_norm(const struct node *nd, const struct view *out, const struct view *const *in)
+{
+	const struct attrs *a = &nd->a;
+	int64_t axis = a->axis < 0 ? a->axis + (int64_t)out->rank : a->axis, i, k;
+	int64_t rows = count((unsigned int)axis, out->dims);
+	int64_t n = count(out->rank - (unsigned int)axis, out->dims + axis);
+	const float *x = (const float *)(const void *)in[0]->data;
+	float *y = (float *)(void *)out->data;
+
+	for (i = 0; i < rows; i++, x += n, y += n) {
+		double sum = 0, square = 0, d;
+		float mean;
+
+		for (k = 0; k < n && a->kind == N_LAYER; k++)
+			sum += (double)x[k];
+		mean = n ? (float)(sum / (double)n) : 0;
+		for (k = 0; k < n; k++) {
+			d = (double)x[k] - (double)mean;
+			square += d * d;
+		}
+		row_norm1(n, y, x, mean, (float)(1 / sqrt(square / (double)n + (double)a->eps)));
+	}
+	binary_run(B_MUL, out, out, in[1]);
+	if (nd->nin > 2 && in[2])
+		binary_run(B_ADD, out, out, in[2]);
+}
+
 static void norm(const struct node *nd, const struct view *out, const struct view *const *in)
 {
 	const float *scale = (const float *)(const void *)in[1]->data;
@@ -627,6 +664,9 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 		return 0;
 	case OP_LRN:
 		lrn_run(a, out, in[0]);
+		return 0;
+	case OP_ROW_NORM:
+		row_norm(n, out, in);
 		return 0;
 	case OP_SOFTMAX:
 		softmax(a, out, in[0]);

@@ -31,6 +31,7 @@ static const struct def {
 	{ "ConstantOfShape", OP_FILL, rows_fill, 0, 1, 1, " value " },
 	{ "Conv", OP_CONV, rows_images, 0, 2, 3, WINDOW " group " },
 	{ "ConvTranspose", OP_DECONV, rows_images, 0, 2, 3, WINDOW " group output_padding output_shape " },
+	{ "Cos", OP_UNARY, rows_each, U_COS, 1, 1, "" },
 	{ "Div", OP_BINARY, rows_each, B_DIV, 2, 2, "" },
 	{ "Dropout", OP_IDENTITY, rows_each, 0, 1, 3, " ratio seed is_test " },
 	{ "Elu", OP_UNARY, rows_each, U_ELU, 1, 1, " alpha " },
@@ -41,16 +42,21 @@ static const struct def {
 	{ "Flatten", OP_FLATTEN, rows_flatten, 0, 1, 1, " axis " },
 	{ "Floor", OP_UNARY, rows_each, U_FLOOR, 1, 1, "" },
 	{ "Gather", OP_GATHER, rows_gather, 0, 2, 2, " axis " },
+	{ "Gelu", OP_UNARY, rows_each, U_GELU, 1, 1, " approximate " },
 	{ "Gemm", OP_GEMM, rows_gemm, 0, 2, 3, " alpha beta transA transB " },
 	{ "GlobalAveragePool", OP_GLOBAL_POOL, rows_images, 0, 1, 1, "" },
 	{ "GlobalMaxPool", OP_GLOBAL_POOL, rows_images, 1, 1, 1, "" },
 	{ "Greater", OP_BINARY, rows_each, B_GREATER, 2, 2, "" },
+	{ "GreaterOrEqual", OP_BINARY, rows_each, B_GREATER_EQUAL, 2, 2, "" },
 	{ "HardSigmoid", OP_UNARY, rows_each, U_HSIGMOID, 1, 1, " alpha beta " },
 	{ "HardSwish", OP_UNARY, rows_each, U_HSWISH, 1, 1, "" },
 	{ "Identity", OP_IDENTITY, rows_each, 0, 1, 1, "" },
 	{ "LRN", OP_LRN, rows_images, 0, 1, 1, " alpha beta bias size " },
+	{ "LayerNormalization", OP_ROW_NORM, rows_softmax, N_LAYER, 2, 3,
+		" axis epsilon stash_type " },
 	{ "LeakyRelu", OP_UNARY, rows_each, U_LEAKY, 1, 1, " alpha " },
 	{ "Less", OP_BINARY, rows_each, B_LESS, 2, 2, "" },
+	{ "LessOrEqual", OP_BINARY, rows_each, B_LESS_EQUAL, 2, 2, "" },
 	{ "Log", OP_UNARY, rows_each, U_LOG, 1, 1, "" },
 	{ "LogSoftmax", OP_SOFTMAX, rows_softmax, 1, 1, 1, " axis " },
 	{ "MatMul", OP_MATMUL, rows_matmul, 0, 2, 2, "" },
@@ -62,6 +68,8 @@ static const struct def {
 	{ "Not", OP_UNARY, rows_each, U_NOT, 1, 1, "" },
 	{ "Pad", OP_PAD, rows_pad, 0, 1, 3, " mode pads value " },
 	{ "Pow", OP_BINARY, rows_each, B_POW, 2, 2, "" },
+	{ "RMSNormalization", OP_ROW_NORM, rows_softmax, N_RMS, 2, 2,
+		" axis epsilon stash_type " },
 	{ "Reciprocal", OP_UNARY, rows_each, U_RECIPROCAL, 1, 1, "" },
 	{ "ReduceMax", OP_REDUCE, rows_reduce, R_MAX, 1, 2, " axes keepdims noop_with_empty_axes " },
 	{ "ReduceMean", OP_REDUCE, rows_reduce, R_MEAN, 1, 2, " axes keepdims noop_with_empty_axes " },
@@ -71,8 +79,11 @@ static const struct def {
 	{ "Reshape", OP_RESHAPE, rows_reshape, 0, 2, 2, " allowzero " },
 	{ "Resize", OP_RESIZE, rows_resize, 0, 1, 4, " coordinate_transformation_mode mode nearest_mode"
 		" cubic_coeff_a extrapolation_value exclude_outside " },
+	{ "Round", OP_UNARY, rows_each, U_ROUND, 1, 1, "" },
 	{ "Shape", OP_SHAPE, rows_shape, 0, 1, 1, " start end " },
 	{ "Sigmoid", OP_UNARY, rows_each, U_SIGMOID, 1, 1, "" },
+	{ "Sign", OP_UNARY, rows_each, U_SIGN, 1, 1, "" },
+	{ "Sin", OP_UNARY, rows_each, U_SIN, 1, 1, "" },
 	{ "Slice", OP_SLICE, rows_slice, 0, 1, 5, " starts ends axes " },
 	{ "Softmax", OP_SOFTMAX, rows_softmax, 0, 1, 1, " axis " },
 	{ "Softplus", OP_UNARY, rows_each, U_SOFTPLUS, 1, 1, "" },
@@ -397,6 +408,7 @@ static int read_pad(struct reader *r, struct node *n)
 /* Attributes of the operator into the node.  The node is the newest one. */
 static int read_attrs(struct reader *r, struct node *n)
 {
+	static const char *const gelus[] = { "none", "tanh", NULL };
 	struct attrs *a = &n->a;
 	struct graph *g = r->g;
 	const Onnx__AttributeProto *at;
@@ -447,6 +459,12 @@ static int read_attrs(struct reader *r, struct node *n)
 		if (attr_int(r, "training_mode", 0) || !attr_int(r, "spatial", 1))
 			return refuse_node(r, -ENOTSUP, "training_mode, or spatial 0");
 		return 0;
+	case OP_ROW_NORM:
+		a->eps = attr_float(r, "epsilon", 1e-5f);
+		a->axis = attr_int(r, "axis", -1);
+		a->flat = true;
+		return attr_int(r, "stash_type", 1) == 1 ? 0 :
+			refuse_node(r, -ENOTSUP, "a stash_type other than float32");
 	case OP_LRN:
 		a->alpha = attr_float(r, "alpha", 1e-4f);
 		a->beta = attr_float(r, "beta", 0.75f);
@@ -469,6 +487,10 @@ static int read_attrs(struct reader *r, struct node *n)
 		case U_ELU:
 			a->alpha = attr_float(r, "alpha", 1);
 			return 0;
+		case U_GELU:
+			k = attr_text(r, "approximate", gelus, 0);
+			a->kind += k > 0;
+			return k < 0 ? k : 0;
 		case U_HSIGMOID:
 			a->alpha = attr_float(r, "alpha", 0.2f);
 			a->beta = attr_float(r, "beta", 0.5f);
@@ -586,9 +608,9 @@ static bool attr_known(const struct def *def, const Onnx__AttributeProto *a)
 		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT, " allowzero axis ceil_mode "
 			"count_include_pad end exclude_outside group is_test keepdims "
 			"noop_with_empty_axes saturate seed size spatial start storage_order to "
-			"training_mode transA transB " },
+			"stash_type training_mode transA transB " },
 		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING,
-			" auto_pad coordinate_transformation_mode mode nearest_mode " },
+			" approximate auto_pad coordinate_transformation_mode mode nearest_mode " },
 		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS, " axes dilations ends "
 			"kernel_shape output_padding output_shape pads perm starts strides " },
 		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR, " value " },

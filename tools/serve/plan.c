@@ -336,7 +336,7 @@ static int wanted(const struct node *n)
 	case OP_CONV: case OP_DECONV: case OP_POOL: case OP_GLOBAL_POOL: case OP_LRN:
 	case OP_RESIZE:
 		return LAST;
-	case OP_GEMM: case OP_MATMUL: case OP_SOFTMAX: case OP_RESHAPE: case OP_FLATTEN:
+	case OP_GEMM: case OP_MATMUL: case OP_SOFTMAX: case OP_ROW_NORM: case OP_RESHAPE: case OP_FLATTEN:
 	case OP_SQUEEZE: case OP_UNSQUEEZE: case OP_GATHER: case OP_FILL:
 	case OP_LOOKUP:
 		return ROWS;

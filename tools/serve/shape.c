@@ -726,6 +726,32 @@ static int by_op(const struct ctx *c, const struct shape *const *in, struct shap
 		if (x->rank != 4 || a->size < 1 || a->size > 4096)
 			return bad(c, "%u dimensions, size %lld", x->rank, (long long)a->size);
 		return float32(c, x);
+	case OP_ROW_NORM: {
+		struct shape all;
+
+		*out = *x;
+		k = axis_of(a->axis, x->rank);
+		if (!axis_ok(k, x->rank))
+			return bad(c, "axis %lld", (long long)a->axis);
+		for (i = 0; i < c->n->nin; i++) {
+			rc = in[i] ? float32(c, in[i]) : 0;
+			if (rc || !i || !in[i])
+				continue;
+			/* they repeat in front of the axis */
+			all = *x;
+			all.rank = x->rank - (unsigned int)k;
+			memcpy(all.dims, x->dims + k, all.rank * sizeof(*all.dims));
+			m = count(all.rank, all.dims);
+			rc = in[i]->rank > all.rank ?
+				bad_shape(c, -ENOTSUP, "input %u has %u dimensions", i, in[i]->rank) :
+				broadcast(c, &all, in[i]);
+			if (!rc && count(all.rank, all.dims) != m)
+				return bad(c, "input %u is larger than a row", i);
+			if (rc)
+				return rc;
+		}
+		return rc;
+	}
 	case OP_SOFTMAX:
 		*out = *x;
 		if (!axis_ok(axis_of(a->axis, x->rank), x->rank))
