@@ -16,6 +16,8 @@
 #include <generated/inference.pb-c.h>
 #include "grpc.h"
 
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
 /* --- the memory of a message -------------------------------------------------------- */
 
 void *arena_alloc(void *data, size_t n)
@@ -141,9 +143,8 @@ static void server_metadata(struct call *k, struct buf *body)
 	answer(k, &m.base);
 }
 
-/* Read the whole message into the arena; end the call if it is invalid. */
-static void *unpack(struct call *k, const struct buf *body,
-		    const ProtobufCMessageDescriptor *type, struct arena **a)
+void *grpc_unpack(struct call *k, const struct buf *body,
+		  const ProtobufCMessageDescriptor *type, struct arena **a)
 {
 	void *m = NULL;
 
@@ -220,7 +221,7 @@ static Inference__ModelRequest *model_request(struct call *k, struct buf *body,
 					      struct refusal *why)
 {
 	Inference__ModelRequest *m =
-		unpack(k, body, &inference__model_request__descriptor, a);
+		grpc_unpack(k, body, &inference__model_request__descriptor, a);
 
 	if (m)
 		*v = grpc_find(k, m->name, m->version, why);
@@ -559,7 +560,7 @@ static void repository_index(struct call *k, struct buf *body)
 	Inference__RepositoryIndexRequest *m;
 	struct arena *a;
 
-	m = unpack(k, body, &inference__repository_index_request__descriptor, &a);
+	m = grpc_unpack(k, body, &inference__repository_index_request__descriptor, &a);
 	if (!m)
 		return;
 	control(k, CONTROL_INDEX, "", m->ready);
@@ -571,7 +572,7 @@ static void repository_model(struct call *k, struct buf *body, enum control_what
 	Inference__RepositoryModelRequest *m;
 	struct arena *a;
 
-	m = unpack(k, body, &inference__repository_model_request__descriptor, &a);
+	m = grpc_unpack(k, body, &inference__repository_model_request__descriptor, &a);
 	if (!m)
 		return;
 	if (what == CONTROL_LOAD && m->n_parameters)
@@ -620,7 +621,7 @@ static void health(struct call *k, struct buf *body, bool watch)
 	struct arena *a;
 	bool known;
 
-	m = unpack(k, body, &inference__health_check_request__descriptor, &a);
+	m = grpc_unpack(k, body, &inference__health_check_request__descriptor, &a);
 	if (!m)
 		return;
 	known = !*m->service || !strcmp(m->service, service);
@@ -678,6 +679,11 @@ static const struct method health_methods[] = {
 	{ "Watch", health_watch, true, false },
 };
 
+/* for a client that has no description of the service */
+static const struct method reflection_methods[] = {
+	{ "ServerReflectionInfo", grpc_reflect, false, true },
+};
+
 static const struct method *find_method(const struct method *all, size_t n, const char *name,
 					size_t len)
 {
@@ -689,17 +695,28 @@ static const struct method *find_method(const struct method *all, size_t n, cons
 	return NULL;
 }
 
+static const struct {
+	const char *prefix;		/* of a path */
+	const struct method *methods;
+	size_t n;
+} service_table[] = {
+	{ "/inference.GRPCInferenceService/", methods, COUNT(methods) },
+	{ "/grpc.health.v1.Health/", health_methods, COUNT(health_methods) },
+	{ "/grpc.reflection.v1.ServerReflection/", reflection_methods,
+	  COUNT(reflection_methods) },
+	{ "/grpc.reflection.v1alpha.ServerReflection/", reflection_methods,
+	  COUNT(reflection_methods) },
+};
+
 const struct method *grpc_method(const char *path, size_t n)
 {
-	static const char health_service[] = "/grpc.health.v1.Health/";
-	size_t skip = sizeof(service) + 1;
+	size_t i, skip;
 
-	if (n > skip && *path == '/' && !memcmp(path + 1, service, skip - 2) &&
-	    path[skip - 1] == '/')
-		return find_method(methods, sizeof(methods) / sizeof(methods[0]), path + skip,
-				   n - skip);
-	skip = sizeof(health_service) - 1;
-	if (n > skip && !memcmp(path, health_service, skip))
-		return find_method(health_methods, 2, path + skip, n - skip);
+	for (i = 0; i < COUNT(service_table); i++) {
+		skip = strlen(service_table[i].prefix);
+		if (n > skip && !memcmp(path, service_table[i].prefix, skip))
+			return find_method(service_table[i].methods, service_table[i].n,
+					   path + skip, n - skip);
+	}
 	return NULL;
 }

@@ -124,6 +124,10 @@ struct refusal {
 
 /* The version that is served, or NULL with the reason. */
 struct version *grpc_find(struct call *k, char *name, char *version, struct refusal *why);
+/* Read the whole message into an arena; end the call, and return NULL, if it is invalid. */
+void *grpc_unpack(struct call *k, const struct buf *body,
+		  const ProtobufCMessageDescriptor *type, struct arena **a);
+void grpc_reflect(struct call *k, struct buf *body);	/* grpc.reflection (reflect.c) */
 /* The text for an answer: bytes that are not UTF-8 would make the answer unreadable. */
 char *grpc_clean(char *text);
 int grpc_status(int http);

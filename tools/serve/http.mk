@@ -3,7 +3,7 @@
 # The front of pawl serve: connections, endpoints, queues, the repository.
 
 serve-http-y := check.o cmd.o conn.o grpc.o grpc_infer.o h2.o helper.o infer.o inference.pb-c.o json.o \
-	layers.o light.o log.o num.o page.o parse.o port.o repo.o route.o sched.o server.o slots.o stats.o text.o trace.o zip.o
+	layers.o light.o log.o num.o page.o parse.o port.o reflect.o repo.o route.o sched.o server.o slots.o stats.o text.o trace.o zip.o
 ifdef CONFIG_SERVE
 serve-http-objs := $(addprefix tools/serve/,$(serve-http-y))
 serve-http-ldlibs := $(shell $(PKG_CONFIG) --libs jansson libnghttp2 libprotobuf-c zlib) -lhttp_parser -lstdc++
@@ -19,6 +19,18 @@ include/generated/page.h: $(srctree)/tools/serve/page.html $(srctree)/tools/gen-
 tools/serve/page.o: include/generated/page.h
 targets += include/generated/page.h
 clean-files += include/generated/page.h
+# what describes the services of gRPC to clients
+services-protos := $(addprefix $(srctree)/tools/serve/,services.proto health.proto)
+quiet_cmd_services = GEN     $@
+cmd_services = protoc-c -I$(srctree)/tools/serve --include_imports \
+	--descriptor_set_out=$@.set $(services-protos) && \
+	$(PYTHON3) $(srctree)/tools/gen-services.py $@.set $@
+include/generated/services.h: $(services-protos) $(srctree)/tools/serve/inference.proto \
+		$(srctree)/tools/gen-services.py FORCE | $(auto-conf)
+	$(call if_changed,services)
+tools/serve/reflect.o: include/generated/services.h include/generated/inference.pb-c.h
+targets += include/generated/services.h
+clean-files += include/generated/services.h include/generated/services.h.set
 serve-units := include/generated/pawl-serve.service $(srctree)/tools/serve/pawl-serve.socket
 tools/pawl/pawl: $(serve-http-objs) $(serve-model-objs)
 tools/pawl/pawl: ldlibs += $(serve-http-ldlibs) $(serve-ldlibs)

@@ -14,6 +14,7 @@
  *	light.c	runs without a worker			trace.c	traces of requests
  *	helper.c a thread for loads			text.c	large texts, as ops of the engine
  *	num.cc	numbers as text				zip.c	gzip and deflate
+ *	reflect.c the description of the calls of gRPC
  *
  * Threads.  Each loop is a thread with an epoll, and owns its connections.  Loop 0 also owns
  * the queues and slots of all models, so that models share the cores by their weights.  The

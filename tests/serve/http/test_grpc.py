@@ -196,6 +196,17 @@ def outputs(message):
     return floats(decode(message)[6][0])
 
 
+def symbols(file):
+    """The package of a FileDescriptorProto, and the calls of its services."""
+    head = decode(file)
+    calls = {}
+    for one in head.get(6, []):
+        service = decode(one)
+        calls[head[2][0].decode() + "." + service[1][0].decode()] = [
+            decode(call)[1][0].decode() for call in service[2]]
+    return head[2][0], calls
+
+
 @pytest.fixture
 def grpc(server):
     server.model("m")
@@ -211,6 +222,42 @@ def test_server(grpc):
     assert decode(grpc.call("ServerReady").messages[0]) == {1: [1]}
     meta = decode(grpc.call("ServerMetadata").messages[0])
     assert meta[1] == [b"pawl"] and b"statistics" in meta[3]
+
+
+@pytest.mark.parametrize("version", ("v1", "v1alpha"))
+def test_reflection(grpc, version):
+    """A client without any description finds all calls, and each of them exists."""
+    call = grpc.begin("ServerReflectionInfo", end=False,
+                      service=f"grpc.reflection.{version}.ServerReflection")
+
+    def ask(number, text):
+        n = len(call.messages)
+        grpc.send(call, field(number, text))
+        grpc.flush()
+        grpc.until(lambda: len(call.messages) > n)
+        answer = decode(call.messages[n])
+        assert decode(answer[2][0]) == {number: [text.encode()]}
+        return answer
+    names = [decode(one)[1][0].decode() for one in decode(ask(7, "*")[6][0])[1]]
+    assert sorted(names) == ["grpc.health.v1.Health", "inference.GRPCInferenceService"]
+    for name in names:
+        file = decode(ask(4, name)[4][0])[1][0]
+        package, calls = symbols(file)
+        assert name.startswith(package.decode() + ".") and list(calls) == [name]
+        for method in calls[name]:
+            if "Stream" not in method and method != "Watch":
+                assert grpc.call(method, b"", service=name).status != UNIMPLEMENTED
+            assert ask(4, f"{name}.{method}")[4]
+        for used in decode(file).get(3, []):
+            assert decode(decode(ask(3, used.decode())[4][0])[1][0])[1] == [used]
+    for symbol in ("inference.ModelInferRequest", "inference.ModelInferRequest.ParametersEntry",
+                   "grpc.health.v1.HealthCheckResponse.ServingStatus"):
+        assert ask(4, symbol)[4], symbol
+    for number, text in ((4, "inference.Nothing"), (3, "nothing.proto"), (6, "x")):
+        assert decode(ask(number, text)[7][0])[1] == [NOT_FOUND]
+    grpc.send(call, b"", end=True)
+    grpc.until(lambda: call.closed)
+    assert call.status == OK
 
 
 def test_health(server):
