@@ -142,6 +142,35 @@ at = {(x["tid"], x["ts"]) for x in e if x["ph"] == "X"}
 ends = [x for x in e if x["ph"] in "sf"]
 sys.exit(not ends or any((x["tid"], x["ts"]) not in at for x in ends))' "$tmp/out" ||
 	fail "arrows of a recording do not begin and end at bodies"
+cp "$tmp/out" "$tmp/chrome.json"
+bodies=$(grep -c '"ph":"X"' "$tmp/chrome.json")
+run 0 "^chrome: $bodies ops,.*order kept" replay "$tmp/chrome.json"
+run 0 "^ops +$bodies " record info "$tmp/chrome.json"
+# a trace of torch.profiler: operators that compute, with the time of their kernels; the order of a
+# thread, and from forward to backward
+cat >"$tmp/kineto.json" <<'EOF'
+{"schemaVersion": 1, "traceEvents": [
+{"ph": "X", "cat": "user_annotation", "name": "step", "pid": 9, "tid": 9, "ts": 100.5, "dur": 400},
+{"ph": "X", "cat": "cpu_op", "name": "aten::addmm", "pid": 9, "tid": 9, "ts": 130, "dur": 70},
+{"ph": "X", "cat": "cpu_op", "name": "aten::empty", "pid": 9, "tid": 9, "ts": 131, "dur": 5},
+{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": 150,
+	"dur": 5, "args": {"correlation": 77}},
+{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 200, "dur": 250,
+	"args": {"correlation": 77, "stream": 7}},
+{"ph": "X", "cat": "cpu_op", "name": "aten::relu", "pid": 9, "tid": 9, "ts": 300, "dur": 50},
+{"ph": "X", "cat": "cpu_op", "name": "ReluBackward0", "pid": 9, "tid": 11, "ts": 600, "dur": 50},
+{"ph": "s", "cat": "fwdbwd", "id": 1, "name": "fwdbwd", "pid": 9, "tid": 9, "ts": 300},
+{"ph": "f", "bp": "e", "cat": "fwdbwd", "id": 1, "name": "fwdbwd", "pid": 9, "tid": 11, "ts": 600},
+{"ph": "M", "name": "process_name", "pid": "Spans", "args": {"name": "python"}}]}
+EOF
+run 0 '^parents +1, of which no file implies 1$' record info "$tmp/kineto.json"
+grep -q '^ops  *3 ' "$tmp/out" && grep -q 'longest chain 0.000350 s' "$tmp/out" ||
+	fail "the operators of a profile: $(cat "$tmp/out")"
+run 0 'order kept' replay "$tmp/kineto.json"
+for odd in '{"traceEvents": [7, {}, {"ph": "X", "ts": "a"}, {"ph": "s"}, {"ph": 5}]}' '{"traceEvents": []}'; do
+	echo "$odd" >"$tmp/cut"
+	run 0 '^ops +0 ' record info "$tmp/cut"
+done
 # parents that no file implies are arrows, and parents again
 cat >"$tmp/told.json" <<'EOF'
 {"name": "told", "schemaVersion": "1.5", "workflow": {"specification": {"tasks": [

@@ -425,9 +425,9 @@ START_TEST(test_what_is_said_of_a_workload_that_is_refused)
 		{ "{\"workflow\": {}}", ": no workflow.specification.tasks" },
 		{ "{\"nodes\": [{\"id\": 1.5}]}", ": a node without an id" },
 		{ "{\"nodes\": {}}",
-		  ": neither a recording, nor WfFormat, nor a PyTorch execution trace" },
+		  ": neither a recording, nor WfFormat, nor a trace of PyTorch or Chrome" },
 		{ "{\"workflow\": [], \"node\": []}",
-		  ": neither a recording, nor WfFormat, nor a PyTorch execution trace" },
+		  ": neither a recording, nor WfFormat, nor a trace of PyTorch or Chrome" },
 	};
 	char *path = temp_path(), want[256];
 	struct recording r;

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Imports workloads of other formats as ops with vars.
+ * Imports workloads of other formats as ops with vars: WfFormat here, traces in traces.c.
  *
  * WfFormat (https://wfcommons.org/format, schema 1.5): a task is an op, and a file is a var;
  * the measured run time is that of the body.  The parents of a task are kept as edges, which
  * describe the order independently of the files.  A parent that no file implies is a dependence
  * that is told by the edge alone.
  *
- * PyTorch execution traces (schema 1.0 and 1.1): an operator that contains no other one, or only such
- * as allocate, view, fill or copy tensors, is an op, and the storage of a tensor is a var.  The operator writes the arguments that its
- * schema marks with "!", and results in a storage of their own.  A result that shares the
- * storage of an argument is a view and counts as a read.  Times are in traces to which those of a
- * profiler were added; kernels of a GPU then belong to the operator that launched them.
- *
- * Both become the pushes of one thread in a serial order, which determines the position of
+ * A workload becomes the pushes of one thread in a serial order, which determines the position of
  * each access.
  */
 #include <errno.h>
@@ -25,36 +19,23 @@
 #include <zlib.h>
 
 #include <core/record_format.h>
-#include "record.h"
+#include "import.h"
 #include "slurp.h"
 
 #define TEXT_MAX ((size_t)1 << 30)
 
-struct import {
-	const char *name;
-	struct recording *r;
-	json_t *vars;		/* name -> number */
-	struct last_access {	/* the last access of each var */
-		uint32_t op;
-		size_t access;
-	} *last;
-	size_t capops, capacc, capvars, caplast, capedges;
-	char *err;
-	size_t errlen;
-};
-
-static int oom(struct import *im)
+int import_oom(struct import *im)
 {
 	return file_err(im->err, im->errlen, -ENOMEM, "%s: no memory", im->name);
 }
 
-static int refuse(struct import *im, const char *what, const char *which)
+int import_refuse(struct import *im, const char *what, const char *which)
 {
 	return file_err(im->err, im->errlen, -EBADMSG, "%s: %s%s%s", im->name, what,
 			which ? ": " : "", which ? which : "");
 }
 
-static int room(struct import *im, void **p, size_t n, size_t *cap, size_t size)
+int import_room(struct import *im, void **p, size_t n, size_t *cap, size_t size)
 {
 	size_t want = *cap ? *cap * 2 : 64;
 	void *q;
@@ -63,7 +44,7 @@ static int room(struct import *im, void **p, size_t n, size_t *cap, size_t size)
 		return 0;
 	q = realloc(*p, want * size);
 	if (!q)
-		return oom(im);
+		return import_oom(im);
 	*p = q;
 	*cap = want;
 	return 0;
@@ -81,10 +62,10 @@ static const char *keep(struct recording *r, const char *text)
 	return strcpy(s + sizeof(void *), text);
 }
 
-static int op_add(struct import *im, const char *name, double seconds, int64_t priority)
+int import_op(struct import *im, const char *name, double seconds, int64_t priority)
 {
 	struct recording *r = im->r;
-	int rc = room(im, (void **)&r->ops, r->nops, &im->capops, sizeof(*r->ops));
+	int rc = import_room(im, (void **)&r->ops, r->nops, &im->capops, sizeof(*r->ops));
 
 	if (rc)
 		return rc;
@@ -100,8 +81,7 @@ static int op_add(struct import *im, const char *name, double seconds, int64_t p
 	return 0;
 }
 
-/* Add an access to the newest op.  A var that is named twice is one access; a write wins. */
-static int access_add(struct import *im, const char *var, bool write)
+int import_access(struct import *im, const char *var, bool write)
 {
 	struct recording *r = im->r;
 	struct rec_op *o = &r->ops[r->nops - 1];
@@ -111,13 +91,13 @@ static int access_add(struct import *im, const char *var, bool write)
 
 	if (!known) {
 		v = (uint32_t)r->nvars;
-		rc = room(im, (void **)&r->vars, r->nvars, &im->capvars, sizeof(*r->vars));
+		rc = import_room(im, (void **)&r->vars, r->nvars, &im->capvars, sizeof(*r->vars));
 		if (!rc)
-			rc = room(im, (void **)&im->last, r->nvars, &im->caplast, sizeof(*im->last));
+			rc = import_room(im, (void **)&im->last, r->nvars, &im->caplast, sizeof(*im->last));
 		if (rc)
 			return rc;
 		if (json_object_set_new(im->vars, var, json_integer(v)))
-			return oom(im);
+			return import_oom(im);
 		r->vars[r->nvars++] = (struct rec_var){ .index = v, .gen = 1 };
 		im->last[v].op = REC_NONE;
 	} else {
@@ -128,7 +108,7 @@ static int access_add(struct import *im, const char *var, bool write)
 		return 0;
 	}
 	im->last[v] = (struct last_access){ (uint32_t)r->nops - 1, r->naccesses };
-	rc = room(im, (void **)&r->accesses, r->naccesses, &im->capacc, sizeof(*r->accesses));
+	rc = import_room(im, (void **)&r->accesses, r->naccesses, &im->capacc, sizeof(*r->accesses));
 	if (rc)
 		return rc;
 	r->accesses[r->naccesses++] = (struct rec_access){ .var = v, .write = write };
@@ -165,11 +145,11 @@ static int files_add(struct import *im, const json_t *list, bool write, const ch
 	int rc = 0;
 
 	if (list && !json_is_array(list))
-		return refuse(im, "the files of a task are no list", task);
+		return import_refuse(im, "the files of a task are no list", task);
 	for (i = 0; !rc && i < json_array_size(list); i++) {
 		const char *s = json_string_value(json_array_get(list, i));
 
-		rc = s ? access_add(im, s, write) : refuse(im, "a file without a name, of task", task);
+		rc = s ? import_access(im, s, write) : import_refuse(im, "a file without a name, of task", task);
 	}
 	return rc;
 }
@@ -199,7 +179,7 @@ static int task_add(struct import *im, const struct task *t, const json_t *runs)
 	const json_t *run = json_object_get(runs, t->id);
 	int rc;
 
-	rc = op_add(im, t->id, json_number_value(json_object_get(run, "runtimeInSeconds")),
+	rc = import_op(im, t->id, json_number_value(json_object_get(run, "runtimeInSeconds")),
 		    json_integer_value(json_object_get(run, "priority")));
 	if (!rc)
 		rc = files_add(im, json_object_get(t->json, "inputFiles"), false, t->id);
@@ -222,22 +202,22 @@ static int tasks_read(struct import *im, const json_t *list, struct task *tasks,
 		t->index = (uint32_t)i;
 		t->id = json_string_value(json_object_get(t->json, "id"));
 		if (!t->id || json_object_get(known, t->id))
-			rc = refuse(im, t->id ? "two tasks of one id" : "a task without an id", t->id);
+			rc = import_refuse(im, t->id ? "two tasks of one id" : "a task without an id", t->id);
 		else if (json_object_set_new(known, t->id, json_integer((json_int_t)i)))
-			rc = oom(im);
+			rc = import_oom(im);
 	}
 	for (i = 0; !rc && i < n; i++) {
 		const json_t *parents = json_object_get(tasks[i].json, "parents");
 
 		tasks[i].parents = calloc(json_array_size(parents) + 1, sizeof(uint32_t));
 		if (!tasks[i].parents)
-			rc = oom(im);
+			rc = import_oom(im);
 		for (k = 0; !rc && k < json_array_size(parents); k++) {
 			const char *p = json_string_value(json_array_get(parents, k));
 			const json_t *at = p ? json_object_get(known, p) : NULL;
 
 			if (!at)
-				rc = refuse(im, "a parent that is no task", p);
+				rc = import_refuse(im, "a parent that is no task", p);
 			else
 				tasks[i].parents[tasks[i].nparents++] = (uint32_t)json_integer_value(at);
 		}
@@ -261,7 +241,7 @@ static int tasks_order(struct import *im, struct task *tasks, size_t n)
 	if (!queue || !children) {
 		free(queue);
 		free(children);
-		return oom(im);
+		return import_oom(im);
 	}
 	for (i = 0, k = 0; i < n; i++) {
 		tasks[i].child = k;
@@ -291,7 +271,7 @@ static int tasks_order(struct import *im, struct task *tasks, size_t n)
 	}
 	free(queue);
 	free(children);
-	return tail == n ? 0 : refuse(im, "tasks wait for each other", NULL);
+	return tail == n ? 0 : import_refuse(im, "tasks wait for each other", NULL);
 }
 
 /* Who wrote and who read each var: the accesses in the order of the vars. */
@@ -311,7 +291,7 @@ static int users_find(struct import *im, struct users *u)
 	u->op = calloc(r->naccesses + 1, sizeof(*u->op));
 	u->write = calloc(r->naccesses + 1, sizeof(*u->write));
 	if (!u->first || !u->op || !u->write)
-		return oom(im);
+		return import_oom(im);
 	for (i = 0; i < r->naccesses; i++)
 		u->first[r->accesses[i].var + 2]++;
 	for (v = 2; v < r->nvars + 2; v++)
@@ -356,7 +336,7 @@ static int parents_add(struct import *im, const struct task *tasks, const uint32
 			uint32_t p = place[tasks[i].parents[k]];
 			bool told = mark[p] != i + 1;
 
-			rc = room(im, (void **)&r->edges, r->nedges, &im->capedges, sizeof(*r->edges));
+			rc = import_room(im, (void **)&r->edges, r->nedges, &im->capedges, sizeof(*r->edges));
 			if (rc)
 				return rc;
 			r->told[r->nedges] = told;
@@ -373,7 +353,7 @@ static int parents_link(struct import *im, const struct task *tasks)
 	size_t n = im->r->nops, i, edges = 0;
 	uint32_t *place = calloc(n + 1, sizeof(*place)), *mark = calloc(n + 1, sizeof(*mark));
 	struct users u = { 0 };
-	int rc = place && mark ? users_find(im, &u) : oom(im);
+	int rc = place && mark ? users_find(im, &u) : import_oom(im);
 
 	for (i = 0; !rc && i < n; i++) {
 		place[tasks[i].index] = (uint32_t)i;
@@ -381,7 +361,7 @@ static int parents_link(struct import *im, const struct task *tasks)
 	}
 	if (!rc && edges) {
 		im->r->told = calloc(edges, sizeof(*im->r->told));
-		rc = im->r->told ? 0 : oom(im);
+		rc = im->r->told ? 0 : import_oom(im);
 	}
 	if (!rc)
 		rc = parents_add(im, tasks, place, &u, mark);
@@ -397,7 +377,7 @@ static int wf_tasks(struct import *im, const json_t *list, const json_t *runs)
 {
 	size_t n = json_array_size(list), i;
 	struct task *tasks = calloc(n + 1, sizeof(*tasks));
-	int rc = tasks ? tasks_read(im, list, tasks, n) : oom(im);
+	int rc = tasks ? tasks_read(im, list, tasks, n) : import_oom(im);
 
 	if (!rc)
 		rc = tasks_order(im, tasks, n);
@@ -423,410 +403,18 @@ static int wf_load(struct import *im, const json_t *root)
 	int rc = 0;
 
 	if (!json_is_array(tasks))
-		rc = refuse(im, "no workflow.specification.tasks", NULL);
+		rc = import_refuse(im, "no workflow.specification.tasks", NULL);
 	for (i = 0; !rc && i < json_array_size(list); i++) {
 		json_t *run = json_array_get(list, i);
 		const char *id = json_string_value(json_object_get(run, "id"));
 
 		if (id && json_object_set(runs, id, run))
-			rc = oom(im);
+			rc = import_oom(im);
 	}
 	if (!rc)
 		rc = wf_tasks(im, tasks, runs);
 	json_decref(runs);
 	im->r->format = "wfformat";
-	return rc;
-}
-
-/* --- PyTorch execution traces --- */
-
-/* Add the accesses of the tensors in a value, which may be nested lists. */
-static int tensors(struct import *im, const json_t *v, bool write, bool output,
-		   const json_t *args, json_t *note)
-{
-	char name[64];
-	size_t i;
-	int rc = 0;
-
-	if (!json_is_array(v))
-		return 0;
-	if (json_array_size(v) == 6 && json_is_integer(json_array_get(v, 0)) &&
-	    json_is_string(json_array_get(v, 5))) {
-		json_int_t storage = json_integer_value(json_array_get(v, 1));
-
-		if (storage > 0)
-			snprintf(name, sizeof(name), "s%" JSON_INTEGER_FORMAT, storage);
-		else
-			snprintf(name, sizeof(name), "t%" JSON_INTEGER_FORMAT,
-				 json_integer_value(json_array_get(v, 0)));
-		if (note && json_object_set_new(note, name, json_true()))
-			return oom(im);
-		if (output)
-			write = !json_object_get(args, name);
-		return access_add(im, name, write);
-	}
-	for (i = 0; !rc && i < json_array_size(v); i++)
-		rc = tensors(im, json_array_get(v, i), write, output, args, note);
-	return rc;
-}
-
-/* Does the schema mark argument i (counting those with values) as written? */
-static bool written(const char *schema, size_t i)
-{
-	const char *p = strchr(schema, '(');
-	int depth = 0;
-	size_t arg = 0;
-	bool star = false, mark = false;
-
-	for (p = p ? p + 1 : ""; *p; p++) {
-		if (*p == '(' || *p == '[') {
-			depth++;
-		} else if ((*p == ')' || *p == ']') && depth) {
-			depth--;
-		} else if ((*p == ',' || *p == ')') && !depth) {
-			if (!star && arg++ == i)
-				return mark;
-			if (*p == ')')
-				break;
-			star = mark = false;
-		} else if (*p == '!') {
-			mark = true;
-		} else if (*p == '*' && !depth) {
-			star = true;
-		}
-	}
-	return false;
-}
-
-/* Schema 1.0 has the lists themselves, 1.1 has them under "values". */
-static const json_t *values(const json_t *node, const char *key)
-{
-	const json_t *v = json_object_get(node, key);
-
-	return json_is_object(v) ? json_object_get(v, "values") : v;
-}
-
-static const char *schema_of(const json_t *node)
-{
-	const char *s = json_string_value(json_object_get(node, "op_schema")), *name;
-	const json_t *attrs = json_object_get(node, "attrs");
-	size_t i;
-
-	for (i = 0; !s && i < json_array_size(attrs); i++) {
-		const json_t *a = json_array_get(attrs, i);
-
-		name = json_string_value(json_object_get(a, "name"));
-		if (name && !strcmp(name, "op_schema"))
-			s = json_string_value(json_object_get(a, "value"));
-	}
-	return s ? s : "";
-}
-
-/* A field of a node, or an attribute: generations differ. */
-static const json_t *field(const json_t *node, const char *key)
-{
-	const json_t *f = json_object_get(node, key), *attrs = json_object_get(node, "attrs");
-	size_t i;
-
-	for (i = 0; !f && i < json_array_size(attrs); i++) {
-		const json_t *a = json_array_get(attrs, i);
-		const char *name = json_string_value(json_object_get(a, "name"));
-
-		if (name && !strcmp(name, key))
-			f = json_object_get(a, "value");
-	}
-	return f;
-}
-
-static json_int_t parent_of(const json_t *node)
-{
-	const json_t *p = json_object_get(node, "ctrl_deps");
-
-	return json_integer_value(p ? p : json_object_get(node, "parent"));
-}
-
-static int node_cmp(const void *a, const void *b)
-{
-	json_int_t x = json_integer_value(json_object_get(*(json_t *const *)a, "id"));
-	json_int_t y = json_integer_value(json_object_get(*(json_t *const *)b, "id"));
-
-	return x < y ? -1 : x > y;
-}
-
-/* A node of the trace. */
-struct node {
-	const json_t *json;
-	json_int_t id;
-	size_t parent;		/* its place, or NONE */
-	size_t child, next;	/* places in the order of ids, or NONE */
-	json_int_t correlation;	/* of a kernel and its launch, or 0 */
-	double seconds;		/* measured, or 0 */
-	double kernels;		/* of the kernels of an op */
-	bool light;		/* it only allocates, views, fills or copies, or is no operator */
-	bool kernel;		/* ran on a GPU */
-	bool operator;
-	bool op;
-};
-
-#define NONE SIZE_MAX
-
-/* Does the operator only allocate, view, fill or copy tensors? */
-static bool is_light(const char *name)
-{
-	static const char *const names[] = {
-		"_conj", "_reshape_alias", "_to_copy", "_unsafe_view", "alias", "as_strided", "as_strided_",
-		"chunk", "clone", "contiguous", "copy_", "detach", "detach_", "diagonal", "empty",
-		"empty_like", "empty_strided", "expand", "expand_as", "fill_", "flatten", "full", "lift_fresh",
-		"movedim", "narrow", "new_empty", "new_empty_strided", "new_zeros", "ones", "permute",
-		"reshape", "resize_", "resolve_conj", "resolve_neg", "select", "set_", "slice", "split",
-		"squeeze", "squeeze_", "swapaxes", "t", "to", "transpose", "transpose_", "unbind", "unflatten",
-		"unfold", "unsqueeze", "unsqueeze_", "view", "view_as", "zero_", "zeros", "zeros_like",
-	};
-	size_t i;
-
-	if (!strncmp(name, "aten::", 6))
-		name += 6;
-	else if (strncmp(name, "detach", 6))
-		return false;
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(name, names[i]))
-			return true;
-	return false;
-}
-
-static double number_of(const json_t *node, const char *key)
-{
-	return json_number_value(field(node, key));
-}
-
-static void node_read(struct node *n, const json_t *json)
-{
-	const char *name = json_string_value(json_object_get(json, "name"));
-	const char *cat = json_string_value(field(json, "cat"));
-	double us = number_of(json, "inclusive_dur");
-
-	if (!(us > 0))
-		us = number_of(json, "dur");
-	name = name ? name : "";
-	cat = cat ? cat : "";
-	*n = (struct node){ .json = json, .parent = NONE, .child = NONE, .next = NONE,
-			    .id = json_integer_value(json_object_get(json, "id")),
-			    .correlation = (json_int_t)number_of(json, "correlation"),
-			    .seconds = us > 0 ? us / 1e6 : 0 };
-	n->kernel = !strcmp(cat, "kernel") || !strncmp(cat, "gpu_mem", 7);
-	n->operator = !n->kernel && (*schema_of(json) || !strncmp(name, "aten::", 6));
-	n->light = n->kernel || !strncmp(cat, "cuda", 4) || is_light(name);
-}
-
-static size_t node_find(const struct node *nodes, size_t n, json_int_t id)
-{
-	size_t lo = 0, hi = n, mid;
-
-	while (lo < hi) {
-		mid = (lo + hi) / 2;
-		if (nodes[mid].id < id)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < n && nodes[lo].id == id ? lo : NONE;
-}
-
-/* Visit the nodes below the roots, a parent before (down) or behind its children (up). */
-static void tree_walk(struct node *nodes, size_t n, void (*down)(struct node *nodes, size_t i),
-		      void (*up)(struct node *nodes, size_t i))
-{
-	size_t root, i;
-
-	for (root = 0; root < n; root++) {
-		if (nodes[root].parent != NONE)
-			continue;
-		for (i = root;;) {
-			down(nodes, i);
-			if (nodes[i].child != NONE) {
-				i = nodes[i].child;
-				continue;
-			}
-			for (up(nodes, i); i != root && nodes[i].next == NONE; up(nodes, i))
-				i = nodes[i].parent;
-			if (i == root)
-				break;
-			i = nodes[i].next;
-		}
-	}
-}
-
-static void nothing(struct node *nodes, size_t i)
-{
-	(void)nodes, (void)i;
-}
-
-/* The children of a node are done: it is an op if none of them computes. */
-static void choose(struct node *nodes, size_t i)
-{
-	bool light = true;
-	size_t k;
-
-	for (k = nodes[i].child; k != NONE; k = nodes[k].next)
-		light = light && nodes[k].light;
-	/* Without children it is what the trace says; a range of a program is no operator. */
-	nodes[i].op = nodes[i].child == NONE ? !nodes[i].kernel : light && nodes[i].operator;
-	nodes[i].light = nodes[i].light && light;
-}
-
-/* What an op contains is no op.  A kernel counts for the op around it. */
-static void spread(struct node *nodes, size_t i)
-{
-	size_t p = nodes[i].parent;
-
-	if (p == NONE)
-		return;
-	if (nodes[p].op || nodes[p].kernels < 0) {
-		nodes[i].op = false;
-		nodes[i].kernels = -1;
-	}
-}
-
-static int correlation_cmp(const void *a, const void *b)
-{
-	const struct node *x = *(struct node *const *)a, *y = *(struct node *const *)b;
-
-	return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
-}
-
-/* Move each kernel to the node that launched it, which has the same correlation. */
-static int kernels_move(struct import *im, struct node *nodes, size_t n)
-{
-	struct node **launch = calloc(n + 1, sizeof(*launch)), **found;
-	size_t i, m = 0;
-
-	if (!launch)
-		return oom(im);
-	for (i = 0; i < n; i++)
-		if (nodes[i].correlation && !nodes[i].kernel)
-			launch[m++] = &nodes[i];
-	qsort(launch, m, sizeof(*launch), correlation_cmp);
-	for (i = 0; i < n; i++) {
-		const struct node *key = &nodes[i];
-
-		if (!key->kernel || !key->correlation)
-			continue;
-		found = bsearch(&key, launch, m, sizeof(*launch), correlation_cmp);
-		if (found)
-			nodes[i].parent = (size_t)(*found - nodes);
-	}
-	free(launch);
-	return 0;
-}
-
-static int tree_make(struct import *im, struct node *nodes, size_t n)
-{
-	size_t i, p;
-	int rc;
-
-	for (i = 0; i < n; i++) {
-		p = node_find(nodes, n, parent_of(nodes[i].json));
-		nodes[i].parent = p == i ? NONE : p;
-	}
-	rc = kernels_move(im, nodes, n);
-	for (i = n; !rc && i-- > 0;) {
-		p = nodes[i].parent;
-		if (p == NONE)
-			continue;
-		nodes[i].next = nodes[p].child;
-		nodes[p].child = i;
-	}
-	return rc;
-}
-
-/* How much of the measured time belongs to ops: of kernels, if there are any, or of operators. */
-static void cover(struct recording *r, struct node *nodes, size_t n)
-{
-	double kernels = 0, all = 0, ops_kernels = 0, ops = 0;
-	size_t i, p;
-
-	for (i = 0; i < n; i++) {
-		if (nodes[i].kernel) {
-			kernels += nodes[i].seconds;
-			for (p = nodes[i].parent; p != NONE && !nodes[p].op; p = nodes[p].parent)
-				;
-			if (p != NONE) {
-				nodes[p].kernels += nodes[i].seconds;
-				ops_kernels += nodes[i].seconds;
-			}
-			continue;
-		}
-		ops += nodes[i].op ? nodes[i].seconds : 0;
-		for (p = nodes[i].parent; p != NONE && !nodes[p].operator; p = nodes[p].parent)
-			;
-		all += nodes[i].operator && p == NONE ? nodes[i].seconds : 0;
-	}
-	if (kernels > 0)
-		r->covered = ops_kernels / kernels;
-	else
-		r->covered = all > 0 ? ops < all ? ops / all : 1 : -1;
-}
-
-static int node_add(struct import *im, const json_t *node, double seconds)
-{
-	const char *name = json_string_value(json_object_get(node, "name"));
-	const json_t *in = values(node, "inputs"), *out = values(node, "outputs");
-	const char *schema = schema_of(node);
-	json_t *args = json_object();
-	size_t i, had = im->r->naccesses;
-	int rc;
-
-	rc = args ? op_add(im, name ? name : "", seconds, 0) : oom(im);
-	for (i = 0; !rc && i < json_array_size(in); i++)
-		rc = tensors(im, json_array_get(in, i), written(schema, i), false, NULL, args);
-	for (i = 0; !rc && i < json_array_size(out); i++)
-		rc = tensors(im, json_array_get(out, i), false, true, args, NULL);
-	json_decref(args);
-	/* Without tensors it is not an op. */
-	if (!rc && im->r->naccesses == had)
-		im->r->nops--;
-	return rc;
-}
-
-static int et_load(struct import *im, const json_t *root)
-{
-	const json_t *list = json_object_get(root, "nodes");
-	size_t n = json_array_size(list), i;
-	const json_t **sorted = calloc(n + 1, sizeof(json_t *));
-	struct node *nodes = calloc(n + 1, sizeof(*nodes));
-	int rc = sorted && nodes ? 0 : oom(im);
-
-	for (i = 0; !rc && i < n; i++) {
-		sorted[i] = json_array_get(list, i);
-		if (!json_is_integer(json_object_get(sorted[i], "id")))
-			rc = refuse(im, "a node without an id", NULL);
-	}
-	if (!rc) {
-		qsort(sorted, n, sizeof(*sorted), node_cmp);
-		for (i = 0; i < n; i++)
-			node_read(&nodes[i], sorted[i]);
-		rc = tree_make(im, nodes, n);
-	}
-	if (!rc) {
-		tree_walk(nodes, n, nothing, choose);
-		tree_walk(nodes, n, spread, nothing);
-		for (i = 0; i < n; i++)
-			nodes[i].kernels = 0;
-		cover(im->r, nodes, n);
-	}
-	for (i = 0; !rc && i < n; i++) {
-		size_t before = im->r->nops;
-
-		if (!nodes[i].op)
-			continue;
-		rc = node_add(im, nodes[i].json, nodes[i].kernels > 0 ? nodes[i].kernels :
-			      nodes[i].seconds);
-		nodes[i].op = im->r->nops > before;	/* without tensors it is none */
-	}
-	cover(im->r, nodes, rc ? 0 : n);
-	free(sorted);
-	free(nodes);
-	im->r->format = "pytorch-et";
 	return rc;
 }
 
@@ -902,14 +490,16 @@ int workload_load(const char *path, struct recording *r, char *err, size_t errle
 	r->ended = true;
 	r->threads = 1;
 	if (!im.vars)
-		rc = oom(&im);
+		rc = import_oom(&im);
 	else if (json_is_object(json_object_get(root, "workflow")))
 		rc = wf_load(&im, root);
 	else if (json_is_array(json_object_get(root, "nodes")))
-		rc = et_load(&im, root);
+		rc = import_pytorch(&im, root);
+	else if (json_is_array(json_object_get(root, "traceEvents")))
+		rc = import_chrome(&im, root);
 	else
-		rc = refuse(&im, "neither a recording, nor WfFormat, nor a PyTorch execution trace",
-			    NULL);
+		rc = import_refuse(&im, "neither a recording, nor WfFormat, nor a trace of PyTorch or "
+				   "Chrome", NULL);
 	json_decref(im.vars);
 	json_decref(root);
 	free(im.last);
