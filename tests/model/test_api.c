@@ -286,6 +286,31 @@ static void naive_push(void)
 		model_fail("a push of the naive engine is over before its op");
 }
 
+static void body_naive_async(struct pawl_run *run, void *arg)
+{
+	store_release(&passed, run->token.h);
+}
+
+static void naive_async(void)
+{
+	struct pawl_op d = PAWL_OP_INIT;
+
+	d.async_fn = body_naive_async;
+	d.writes = var;
+	d.nwrites = 1;
+	MODEL_CHECK(!pawl_push(e, &d));
+	if (data[1] != 1)
+		model_fail("a push of the naive engine is over before its op is complete");
+}
+
+static void naive_complete(void)
+{
+	while (!load_acquire(&passed))
+		cpu_relax();
+	data[1] = 1;
+	complete();
+}
+
 /* --- graphs ------------------------------------------------------------------- */
 
 static u64 out_of[THREADS];
@@ -749,6 +774,8 @@ const struct scenario scenarios[] = {
 	  .thread = { push_async_behind, complete }, .check = complete_check),
 	T("naive", "a push is over with its op", 2, MODEL_ALL, 4,
 	  .thread = { naive_push, naive_push }, .kind = PAWL_NAIVE),
+	T("naive_async", "a push is over when another thread has completed its op", 2, MODEL_ALL, 4,
+	  .thread = { naive_async, naive_complete }, .kind = PAWL_NAIVE),
 	T("graph_new", "a graph is made, used and deleted", 2, MODEL_ALL, 4,
 	  .before = graph_before, .thread = { graph_make_push, graph_push }, .check = graph_check),
 	T("graph_delete", "deleted while others push it", 3, 3, 4, .before = graph_before_live,
