@@ -104,7 +104,8 @@ void enter(u32 i)
 	t->next_check = test->window ? 0 : ~0ull;
 	if (!i && test->before)
 		test->before();
-	model_forget_exit();
+	if (!test->leaves)
+		model_forget_exit();
 }
 
 void thread(u32 i)

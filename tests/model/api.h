@@ -21,6 +21,7 @@ struct test {
 	void (*check)(void);
 	int kind;
 	u32 window;			/* and PAWL_WINDOW_FAIL */
+	bool leaves;			/* threads leave their slots when they end */
 };
 
 extern const struct test *test;

@@ -571,7 +571,25 @@ static void window_check(void)
 	MODEL_CHECK(count_given <= 1);
 	MODEL_CHECK(!pawl_complete(e, token, 0, NULL));
 	run_all();
-	MODEL_CHECK(runs == count_given);
+	MODEL_CHECK(runs == count_given + data[1]);
+}
+
+/* One of the two ops that fill the window may complete. */
+static void window_full_before(void)
+{
+	window_before();
+	push_ok(1);
+}
+
+static void window_push_twice(void)
+{
+	window_push();
+	window_push();
+}
+
+static void window_run(void)
+{
+	MODEL_CHECK(pawl_run_one(e) == 1);
 }
 
 /* The engine reports when there is room. */
@@ -610,11 +628,6 @@ static void window_room_push(void)
 	MODEL_CHECK(!rc || rc == -EAGAIN);
 	if (rc)
 		note(&refused);
-}
-
-static void window_room_run(void)
-{
-	MODEL_CHECK(pawl_run_one(e) == 1);
 }
 
 /* A push that was refused is told, although nothing more completes. */
@@ -687,8 +700,11 @@ const struct scenario scenarios[] = {
 	  .before = group_none_before, .thread = { group_again, group_limit_old }),
 	T("window", "two threads push at the last place", 2, MODEL_ALL, 4, .before = window_before,
 	  .thread = { window_push, window_push }, .check = window_check, .window = 2),
+	T("window_leave", "room for one, which a thread frees that leaves", 2, MODEL_ALL, 4,
+	  .before = window_full_before, .thread = { window_run, window_push_twice },
+	  .check = window_check, .window = 2, .leaves = true),
 	T("window_room", "a push is refused while the last op completes", 2, MODEL_ALL, 4,
-	  .before = window_room_before, .thread = { window_room_run, window_room_push },
+	  .before = window_room_before, .thread = { window_run, window_room_push },
 	  .check = window_room_check, .window = 1),
 	T("window_reap", "a push is refused while the last completion is reaped", 2, MODEL_ALL, 4,
 	  .before = window_reap_before, .thread = { cq_reap_one, window_room_push },
