@@ -26,6 +26,7 @@ static uint64_t next(void)
 	return state;
 }
 
+static const char *file;		/* beside which others are looked for */
 static unsigned long loaded, planned, refused;
 
 static void attempt(struct pawl_engine *e, const void *a, size_t a_len, const void *b,
@@ -34,7 +35,7 @@ static void attempt(struct pawl_engine *e, const void *a, size_t a_len, const vo
 	struct serve_shape shapes[MAX_IO];
 	struct serve_slot *s;
 	char err[256] = "";
-	struct graph *g = graph_new("fuzz", "fuzz", 1, err, sizeof(err));
+	struct graph *g = graph_new("fuzz", file, 1, err, sizeof(err));
 	unsigned int i, k;
 	int rc;
 
@@ -90,6 +91,7 @@ int main(int argc, char **argv)
 				argv[2 + f]);
 			return 1;
 		}
+	file = argv[2];
 	attempt(e, data[0], len[0], data[1], len[1]);
 	if (!planned) {
 		fprintf(stderr, "fuzz_models: the file as it is was refused\n");

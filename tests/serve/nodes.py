@@ -95,6 +95,7 @@ def check(case, folder, counts, wrong):
         return
     onnx.save(model, folder + "/model.onnx")
     names = [o.name for o in model.graph.output]
+    runs = True
     try:
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
@@ -105,10 +106,13 @@ def check(case, folder, counts, wrong):
     except Exception:       # whatever it raises
         want = dict(zip(names, expected))
         counts["onnxruntime does not run"] += 1
+        runs = False
     for backend in ("native", "backend"):
         got = pawl(folder, inputs, "-b" if backend == "backend" else "-p")
         if isinstance(got, str):
             counts[backend + " refuses"] += 1
+            if backend == "backend" and runs:
+                print("REFUSED", case.name, got)
             continue
         good = all(isinstance(want[n], np.ndarray) and same(got[n], want[n], case.rtol, case.atol)
                    for n in got)

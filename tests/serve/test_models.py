@@ -988,6 +988,14 @@ def test_weights_of_half_the_size(tmp_path, kind):
     assert np.array_equal(got, want, equal_nan=True), (got, want)
 
 
+def test_damaged_names_of_files_do_no_harm(tmp_path):
+    path, data = outside(tmp_path, {"location": "sub/w.bin", "offset": "5", "length": "48"})
+    (path.parent / "sub").mkdir()
+    (path.parent / "sub" / "w.bin").write_bytes(bytes(5) + data)
+    p = subprocess.run([FUZZ, "2000", str(path)], capture_output=True, check=False, timeout=280)
+    assert p.returncode == 0, p.stderr.decode()[-2000:]
+
+
 def test_nested_messages_are_refused(tmp_path):
     """Unpacking calls itself for each level: a deep file must not use up the stack."""
     def field(key, data):
