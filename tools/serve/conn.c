@@ -14,10 +14,7 @@
  * If a client shuts down its side while its request is in work, the request is canceled,
  * because the server cannot distinguish a shutdown from a close.
  *
- * http-parser is more lenient than servers in front of this one may be, and where two servers
- * disagree on the end of a request, a client can smuggle one past the first.  So the framing is
- * checked here, too: lines end with CR LF, no header continues in a further line, there is one
- * Host and at most one Transfer-Encoding, which is chunked, and chunks have exactly their form.
+ * http-parser is more lenient than servers in front of this one may be: frame.c is strict.
  *
  * A connection does a bounded amount of work in a turn of its loop, so that a client that never
  * stops sending does not keep the loop from the others.
@@ -40,182 +37,11 @@
 #include "zip.h"
 
 #define SCRATCH		65536u
-#define BUF_MIN		4096u
-#define BUFS_KEPT	(256u << 20)	/* bytes of free buffers of a loop */
-#define UNUSED_NS	2000000000u	/* how long they are kept without use, about */
-#define TRIM_MIN	(1u << 20)	/* bytes freed at once, after which the heap is trimmed */
 #define LINGER_NS	2000000000u
 #define ZIP_LEAST	1024u		/* bytes of an answer that is compressed */
 #define H2_TICK_NS	1000000000u
 #define TURN_WORK	32		/* requests, and receptions of 64 KiB, of a connection in a turn */
 #define TURN_SEND	(1u << 20)	/* bytes that it sends in a turn, about */
-
-/* --- buffers ----------------------------------------------------------------- */
-
-static unsigned int buf_class(size_t n)
-{
-	return n <= BUF_MIN ? 0 : 64 - (unsigned int)__builtin_clzll((n - 1) / BUF_MIN);
-}
-
-/* A free buffer of the loop, or NULL. */
-static void *buf_take(struct loop *l, unsigned int k)
-{
-	void *p = l->bufs[k].first;
-
-	if (!p)
-		return NULL;
-	memcpy(&l->bufs[k].first, p, sizeof(void *));
-	l->bufs_bytes -= (size_t)BUF_MIN << k;
-	if (--l->bufs[k].n < l->bufs[k].least)
-		l->bufs[k].least = l->bufs[k].n;
-	return p;
-}
-
-bool buf_grow(struct loop *l, struct buf *b, size_t n)
-{
-	unsigned int k = buf_class(n);
-	void *p;
-
-	if (k >= sizeof(l->bufs) / sizeof(l->bufs[0]))
-		return false;
-	p = l ? buf_take(l, k) : NULL;
-	if (!p) {
-		p = malloc((size_t)BUF_MIN << k);
-		if (!p)
-			return false;
-	}
-	if (b->n)
-		memcpy(p, b->p, b->n);
-	n = b->n;
-	buf_put(l, b);
-	*b = (struct buf){ p, n, (size_t)BUF_MIN << k, !l };
-	return true;
-}
-
-void buf_put(struct loop *l, struct buf *b)
-{
-	unsigned int k;
-
-	if (b->p && (!l || b->heap || l->bufs_bytes + b->cap > BUFS_KEPT)) {
-		free(b->p);
-	} else if (b->p) {
-		k = buf_class(b->cap);
-		memcpy(b->p, &l->bufs[k].first, sizeof(void *));
-		l->bufs[k].first = b->p;
-		l->bufs[k].n++;
-		l->bufs_bytes += b->cap;
-	}
-	*b = (struct buf){ 0 };
-}
-
-/* What of each size was free all the time since the last look is too much. */
-void buf_tick(struct loop *l)
-{
-	size_t i, before = l->bufs_bytes;
-	unsigned int k;
-
-	if (l->now - l->bufs_ns < UNUSED_NS)
-		return;
-	l->bufs_ns = l->now;
-	for (k = 0; k < sizeof(l->bufs) / sizeof(l->bufs[0]); k++) {
-		for (i = l->bufs[k].least; i > 0; i--)
-			free(buf_take(l, k));
-		l->bufs[k].least = l->bufs[k].n;
-	}
-	if (before - l->bufs_bytes > TRIM_MIN)
-		helper_trim(l->sv, TRIM_HEAP);
-}
-
-void buf_free(struct loop *l)
-{
-	unsigned int k;
-	void *p;
-
-	for (k = 0; k < sizeof(l->bufs) / sizeof(l->bufs[0]); k++)
-		while ((p = buf_take(l, k)))
-			free(p);
-}
-
-bool buf_add(struct loop *l, struct buf *b, const char *p, size_t n)
-{
-	if (!buf_room(l, b, b->n + n))
-		return false;
-	if (n)
-		memcpy(b->p + b->n, p, n);
-	b->n += n;
-	return true;
-}
-
-bool buf_number(struct loop *l, struct buf *b, int64_t v)
-{
-	char digits[JS_DIGITS + 1], *end = digits + sizeof(digits), *p;
-
-	p = js_digits(end, v < 0 ? -(uint64_t)v : (uint64_t)v);
-	if (v < 0)
-		*--p = '-';
-	return buf_add(l, b, p, (size_t)(end - p));
-}
-
-static bool buf_vprintf(struct loop *l, struct buf *b, const char *fmt, va_list ap)
-{
-	va_list again;
-	int n;
-
-	if (!buf_room(l, b, b->n + 128))
-		return false;
-	va_copy(again, ap);
-	n = vsnprintf(b->p + b->n, b->cap - b->n, fmt, ap);
-	if (n >= 0 && (size_t)n >= b->cap - b->n) {
-		if (!buf_room(l, b, b->n + (size_t)n + 1))
-			n = -1;
-		else
-			vsnprintf(b->p + b->n, b->cap - b->n, fmt, again);
-	}
-	va_end(again);
-	if (n < 0)
-		return false;
-	b->n += (size_t)n;
-	return true;
-}
-
-bool buf_printf(struct loop *l, struct buf *b, const char *fmt, ...)
-{
-	va_list ap;
-	bool ok;
-
-	va_start(ap, fmt);
-	ok = buf_vprintf(l, b, fmt, ap);
-	va_end(ap);
-	return ok;
-}
-
-bool buf_json(struct loop *l, struct buf *b, const char *text)
-{
-	const char *end = text + strlen(text);
-	bool ok = buf_add(l, b, "\"", 1);
-	size_t n;
-
-	for (; *text && ok; text += n ? n : 1) {
-		unsigned char c = (unsigned char)*text;
-
-		for (n = 0; text[n] >= 0x20 && text[n] < 0x7f && text[n] != '"' &&
-			    text[n] != '\\'; n++)
-			;
-		if (n)
-			ok = buf_add(l, b, text, n);
-		else if (c == '"' || c == '\\')
-			ok = buf_add(l, b, "\\", 1) && buf_add(l, b, text, 1);
-		else if (c < 0x20)
-			ok = buf_printf(l, b, "\\u%04x", c);
-		else if (c < 0x80)
-			ok = buf_add(l, b, text, 1);
-		else if ((n = js_utf8(text, end)))
-			ok = buf_add(l, b, text, n);
-		else
-			ok = buf_add(l, b, "?", 1);	/* a URL may have any bytes */
-	}
-	return ok && buf_add(l, b, "\"", 1);
-}
 
 /* --- timers: lists in order of their ends, since each list has one duration -------- */
 
@@ -406,38 +232,6 @@ static int on_value(http_parser *p, const char *at, size_t n)
 	memcpy(c->value + c->nvalue, at, n);
 	c->nvalue += (unsigned int)n;
 	return 0;
-}
-
-/* --- the memory of bodies and answers ------------------------------------------- */
-
-/*
- * The memory of a buffer with n bytes: the pages that they fill.  The smallest buffer has one.
- * The rest of a larger one, which the power of two leaves, has no memory until it is written.
- */
-static size_t buf_bytes(size_t n)
-{
-	return (n + BUF_MIN - 1) & ~(size_t)(BUF_MIN - 1);
-}
-
-/*
- * What has not arrived does not count: a client cannot reserve memory with a header.  One that
- * is alone has room for anything.  Loops that ask at the same time can go beyond the limit by
- * what each of them has received.
- */
-bool mem_room(struct server *sv, size_t mine, size_t n)
-{
-	uint64_t limit = load_relaxed(&sv->cfg.max_memory), others = load_relaxed(&sv->held) - mine;
-
-	n = buf_bytes(n);
-	return !others || (n <= limit && others <= limit - n);
-}
-
-void mem_hold(struct server *sv, size_t *mine, size_t n)
-{
-	n = buf_bytes(n);
-	if (n != *mine)
-		add_relaxed(&sv->held, (u64)n - *mine);
-	*mine = n;
 }
 
 static void hold(struct conn *c, size_t n)
@@ -781,93 +575,6 @@ static size_t repeated(struct conn *c, const char *p, size_t n)
 	return c->nhead;
 }
 
-/* Lines of a head end with CR LF, and the next one begins with no white space. */
-static bool good_lines(struct conn *c, const char *p, size_t n)
-{
-	const char *end = p + n, *lf;
-
-	if (n && c->last == '\n' && (*p == ' ' || *p == '\t'))
-		return false;
-	for (lf = p; (lf = memchr(lf, '\n', (size_t)(end - lf))); lf++)
-		if ((lf > p ? lf[-1] : c->last) != '\r' ||
-		    (lf + 1 < end && (lf[1] == ' ' || lf[1] == '\t')))
-			return false;
-	if (n)
-		c->last = end[-1];
-	return true;
-}
-
-enum { HEAD_LF, SIZE_FIRST, SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF, TRAILER_FIRST,
-       TRAILER, TRAILER_LF, LAST_LF, ENDED };
-
-/* What follows a head: its last byte, and the form of chunks. */
-static bool good_chunks(struct conn *c, const char *p, size_t n)
-{
-	unsigned int state = c->framing;
-	bool good = true;
-	size_t k;
-	char ch;
-
-	while (good && n && state != ENDED) {
-		ch = *p;
-		k = 1;
-		switch (state) {
-		case HEAD_LF:
-			good = ch == '\n' && c->last == '\r';
-			state = c->parser.flags & F_CHUNKED ? SIZE_FIRST : ENDED;
-			c->chunk = 0;
-			break;
-		case SIZE_FIRST:
-		case SIZE:
-			if (js_hex(ch) >= 0) {
-				good = c->chunk < (uint64_t)1 << 56;
-				c->chunk = c->chunk << 4 | (uint64_t)js_hex(ch);
-				state = SIZE;
-			} else {
-				good = state == SIZE && (ch == '\r' || ch == ';');
-				state = ch == '\r' ? SIZE_LF : EXTENSION;
-			}
-			break;
-		case EXTENSION:
-			good = ch != '\n';
-			state = ch == '\r' ? SIZE_LF : EXTENSION;
-			break;
-		case SIZE_LF:
-			good = ch == '\n';
-			state = c->chunk ? DATA : TRAILER_FIRST;
-			break;
-		case DATA:
-			k = n < c->chunk ? n : (size_t)c->chunk;
-			c->chunk -= k;
-			state = c->chunk ? DATA : DATA_CR;
-			break;
-		case DATA_CR:
-			good = ch == '\r';
-			state = DATA_LF;
-			break;
-		case DATA_LF:
-			good = ch == '\n';
-			state = SIZE_FIRST;
-			break;
-		case TRAILER_FIRST:
-			good = ch != '\n' && ch != ' ' && ch != '\t';
-			state = ch == '\r' ? LAST_LF : TRAILER;
-			break;
-		case TRAILER:
-			good = ch != '\n';
-			state = ch == '\r' ? TRAILER_LF : TRAILER;
-			break;
-		default:
-			good = ch == '\n';
-			state = state == LAST_LF ? ENDED : TRAILER_FIRST;
-		}
-		p += k;
-		n -= k;
-	}
-	c->framing = (unsigned char)state;
-	return good;
-}
-
 /* The body of the request has arrived, and is not compressed any more. */
 static void serve(struct conn *c)
 {
@@ -933,7 +640,7 @@ static void feed(struct conn *c, const char *p, size_t n)
 		first = !c->in_request;
 		used = first ? repeated(c, p, n) : 0;
 		if (first) {
-			c->framing = HEAD_LF;
+			frame_begin(c);
 			c->headed = used;
 			/* else an empty line in front of a request may be cut in two */
 			if (used)
@@ -944,8 +651,8 @@ static void feed(struct conn *c, const char *p, size_t n)
 			used = http_parser_execute(&c->parser, &settings, p, n);
 			err = HTTP_PARSER_ERRNO(&c->parser);
 			if (!c->refused && (err == HPE_OK || err == HPE_PAUSED) &&
-			    !(head ? good_lines(c, p, used) :
-				     good_chunks(c, p, used)))
+			    !(head ? frame_lines(c, p, used) :
+				     frame_chunks(c, p, used)))
 				refuse(c, 400, "the framing of the request is not that of HTTP/1.1");
 		}
 		err = HTTP_PARSER_ERRNO(&c->parser);

@@ -15,6 +15,7 @@
  *	helper.c a thread for loads			text.c	large texts, as ops of the engine
  *	num.cc	numbers as text				zip.c	gzip and deflate
  *	reflect.c the description of the calls of gRPC
+ *	buf.c	buffers, and their memory		frame.c	the framing of HTTP/1.1
  *
  * Threads.  Each loop is a thread with an epoll, and owns its connections.  Loop 0 also owns
  * the queues and slots of all models, so that models share the cores by their weights.  The
@@ -360,7 +361,7 @@ struct conn {
 	unsigned int nurl, nfield, nvalue;
 	bool in_value, authorized;
 	unsigned char encoding, accepts; /* of the body, of the answer (zip.h) */
-	/* framing, which conn.c checks itself */
+	/* framing (frame.c) */
 	bool headed;			/* the head has arrived, but for its last byte */
 	char last;			/* the last byte of the head so far */
 	unsigned char framing;		/* what comes next behind it */
@@ -423,6 +424,13 @@ bool buf_json(struct loop *l, struct buf *b, const char *text);
  */
 bool mem_room(struct server *sv, size_t mine, size_t n);
 void mem_hold(struct server *sv, size_t *mine, size_t n);
+/*
+ * The framing of a request (frame.c): what a parser has read of its head but for the last byte,
+ * and of what follows, from that byte on.  Return false if it is not that of HTTP/1.1.
+ */
+void frame_begin(struct conn *c);
+bool frame_lines(struct conn *c, const char *p, size_t n);
+bool frame_chunks(struct conn *c, const char *p, size_t n);
 void conn_accept(struct loop *l, unsigned int kind, unsigned int most);
 struct conn *conn_open(struct loop *l, int fd, unsigned int kind);
 void conn_timer(struct conn *c, int kind);
