@@ -35,12 +35,13 @@ if [ "${1:-}" != --inside ]; then
 	done
 	git -C "$src" rev-parse --verify -q HEAD >/dev/null || skip "this is not a git clone"
 	unshare -m -p -n -f --mount-proc true 2>/dev/null || skip "no new namespaces here"
-	mkdir -p "$walk/archives/partial"
+	mkdir -p "$walk"
 	# Mounts and processes end with it.
 	exec unshare -m -p -f --kill-child --mount-proc "$0" --inside "$@"
 fi
 shift
-log=$walk/log.$$
+# of a process that is number 1 for itself
+log=$(mktemp "$walk/log.XXXXXX")
 trap 'rm -f "$log" "$log.before"' EXIT
 
 # --- the root that all begin with --------------------------------------------
@@ -62,9 +63,8 @@ if [ ! -e "$walk/base.made" ]; then
 	for try in 1 2 3; do
 		rm -rf "$walk/base"
 		! mmdebstrap --variant=minbase --include=make,ca-certificates "${settings[@]}" \
-			--aptopt='Acquire::Retries "3"' --aptopt='APT::Keep-Downloaded-Packages "true"' \
-			--dpkgopt=force-unsafe-io --skip=cleanup/apt/lists bookworm "$walk/base" \
-			"${sources[@]}" >"$log" 2>&1 || break
+			--aptopt='Acquire::Retries "3"' --dpkgopt=force-unsafe-io \
+			--skip=cleanup/apt/lists bookworm "$walk/base" "${sources[@]}" >"$log" 2>&1 || break
 		tail -n 3 "$log"
 		[ $try != 3 ] || skip "Debian's packages are out of reach"
 		sleep 10
@@ -95,8 +95,6 @@ begin() {
 		"$root" 2>/dev/null || cp -a "$walk/base/." "$root"
 	mount -t proc proc "$root/proc"
 	mount -t tmpfs tmpfs "$root/dev/shm"
-	mkdir -p "$root/var/cache/apt/archives"
-	mount --bind "$walk/archives" "$root/var/cache/apt/archives"
 	(cd "$walk/$order" && "$src/tools/dist.sh" pawl)
 	for home in root home/user; do
 		tar -xzf "$walk/$order/pawl.tar.gz" --no-same-owner -C "$root/$home"
@@ -106,7 +104,7 @@ begin() {
 
 # What it installed and built takes a gigabyte.
 end() {
-	umount "$root"/{var/cache/apt/archives,dev/shm,proc}
+	umount "$root"/{dev/shm,proc}
 	umount "$root" 2>/dev/null || :
 	rm -rf --one-file-system "${walk:?}/${order%%/*}"
 }
@@ -309,8 +307,8 @@ walk_check() {
 }
 
 walk_deb() {
-	local made=$walk/made.$$
-	mkdir "$made"
+	local made
+	made=$(mktemp -d "$walk/made.XXXXXX")
 	fast=''
 	user=user
 	if [ "${DEBS:-}" ]; then
