@@ -657,7 +657,7 @@ static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t, u
 {
 	u32 end = q->x->words * 64, lanes = lanes_marked(q), first = t->around, s, w = 0;
 	struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
-	u32 looks = t->step < STEP_SHARED ? lanes : (lanes + LOOK_TURNS - 1) / LOOK_TURNS;
+	u32 looks = t->step < STEP_SHARED ? UINT32_MAX : lanes / LOOK_TURNS + 1;
 	bool wrapped = false, found = false, retry;
 
 	t->mode &= ~(u32)(MODE_OVER | MODE_VISIT);
