@@ -1300,7 +1300,8 @@ public:
 	 * it again.  If the op did not run f, pawl::error is thrown.
 	 *
 	 * If the coroutine is destroyed meanwhile, the op is canceled, and the destructor waits
-	 * until its body has ended.  That must not happen during a dispatch() of another thread.
+	 * until its body has ended; an op that had not started fails with ECANCELED, which a wait
+	 * reports.  That must not happen during a dispatch() of another thread.
 	 */
 	template <class F, class... A> run_op<F, A...> run(F f, A... a) const;
 	/*
