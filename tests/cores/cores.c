@@ -644,7 +644,7 @@ static int run_pairs(const char *file, int argc, char **argv)
 			char name[64];
 			bool wanted = !argc;
 
-			/* "push" leaves its ops to whoever runs any. */
+			/* A thread that only pushes leaves its ops to the other one, so they share them. */
 			if (!a && calls[b].runs)
 				continue;
 

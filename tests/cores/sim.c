@@ -31,6 +31,8 @@
 #include <base/clock.h>
 #include <base/futex.h>
 #include <base/thread.h>
+#include "../model/word.h"
+#include "rows.h"
 #include "sim.h"
 #include "shim.h"
 #undef malloc
@@ -68,8 +70,6 @@
 #define REGION_BASE	0x10000000000ull
 #define REGION_BYTES	(1ull << 38)
 #define LINES		(1u << 22)
-#define COUNTS		(1u << 18)
-#define NAMES		65536u
 
 enum { FREE, READY, ASLEEP, JOINS, DONE };
 
@@ -94,24 +94,11 @@ struct line {
 	u64 wrote, used;	/* watched threads */
 };
 
-/* Accesses of one place in the sources to one line that moved it. */
-struct count {
-	u64 line, site;		/* site: struct model_site, or 1 | return address */
-	u64 moves, wait;
-};
-
-struct name {
-	const char *name;
-	u64 from, to, size;
-};
-
 static struct sthread threads[SIM_MAX];
 static u32 nthreads, self;
 static u64 next_clock;		/* of the thread that goes on if self's clock passes it */
 static struct line *lines;
-static struct count *counts;
-static struct name names[NAMES];
-static u32 nnames, nlines, ncounts;
+static u32 nlines;
 static struct sim_sum sum;
 static u64 watched;
 static bool counting;
@@ -121,7 +108,7 @@ static u64 main_sp, region_used = 64;
 static void (*key_exit[KEYS])(void *);
 static u32 nkeys;
 
-static void die(const char *what)
+void sim_die(const char *what)
 {
 	fprintf(stderr, "cores: %s\n", what);
 	exit(2);
@@ -136,7 +123,7 @@ void *sim_alloc(const char *who, size_t n)
 
 	region_used = (region_used + step - 1) / step * step;
 	if (region_used + bytes + 4096 > REGION_BYTES)
-		die("the region is used up");
+		sim_die("the region is used up");
 	/* The size is in the line before. */
 	p = (char *)REGION_BASE + region_used + step;
 	region_used += bytes + step;
@@ -161,26 +148,9 @@ void sim_free(void *p)
 	(void)p;
 }
 
-void sim_name(const char *name, const void *from, u64 bytes, u64 size)
-{
-	if (nnames == NAMES)
-		die("too many objects");
-	names[nnames++] = (struct name){ name, (u64)(uintptr_t)from, (u64)(uintptr_t)from + bytes,
-					 size };
-}
-
 /* --- threads ------------------------------------------------------------------ */
 
-#ifdef __x86_64__
-void sim_swap(u64 *save, u64 load);
-__asm__(".text\n.globl sim_swap\nsim_swap:\n"
-	"	push %rbp\n	push %rbx\n	push %r12\n	push %r13\n	push %r14\n	push %r15\n"
-	"	mov %rsp, (%rdi)\n	mov %rsi, %rsp\n"
-	"	pop %r15\n	pop %r14\n	pop %r13\n	pop %r12\n	pop %rbx\n	pop %rbp\n"
-	"	ret\n");
-#else
-#error "the simulator switches stacks on x86-64 only"
-#endif
+STACK_SWAP;
 
 static inline u64 ready_at(const struct sthread *t)
 {
@@ -204,7 +174,7 @@ static void go_on(void)
 		}
 	}
 	if (to == SIM_MAX)
-		die("all threads sleep");
+		sim_die("all threads sleep");
 	next_clock = second;
 	if (threads[to].state == ASLEEP) {
 		threads[to].clock = threads[to].deadline + AWAKE;
@@ -217,7 +187,7 @@ static void go_on(void)
 	memcpy(threads[from].tls, tls_start, tls_bytes);
 	memcpy(tls_start, threads[to].tls, tls_bytes);
 	self = to;
-	sim_swap(&threads[from].sp, threads[to].sp);
+	stack_swap(&threads[from].sp, threads[to].sp);
 }
 
 static inline void turn(void)
@@ -255,10 +225,10 @@ static void entry(void)
 	if (!self) {
 		u64 ignored;
 
-		sim_swap(&ignored, main_sp);
+		stack_swap(&ignored, main_sp);
 	}
 	go_on();
-	die("a thread that has ended goes on");
+	sim_die("a thread that has ended goes on");
 }
 
 static u32 spawn(void *(*fn)(void *), void *arg)
@@ -270,7 +240,7 @@ static u32 spawn(void *(*fn)(void *), void *arg)
 	for (i = 0; i < nthreads && threads[i].state != FREE; i++)
 		;
 	if (i == SIM_MAX)
-		die("too many threads");
+		sim_die("too many threads");
 	t = &threads[i];
 	if (i == nthreads) {
 		nthreads++;
@@ -278,7 +248,7 @@ static u32 spawn(void *(*fn)(void *), void *arg)
 		t->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
 				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (!t->tls || t->stack == MAP_FAILED)
-			die("no memory for a thread");
+			sim_die("no memory for a thread");
 	}
 	memcpy(t->tls, tls_initial, tls_bytes);
 	sp = (u64 *)(void *)(t->stack + STACK - 64);
@@ -312,12 +282,6 @@ static void join(u32 i)
 
 /* --- caches --------------------------------------------------------------------- */
 
-static inline u64 hash(u64 v)
-{
-	v *= 0x9e3779b97f4a7c15ull;
-	return v ^ v >> 29;
-}
-
 static struct line *line_of(u64 addr)
 {
 	u64 i = hash(addr) & (LINES - 1);
@@ -326,29 +290,11 @@ static struct line *line_of(u64 addr)
 		i = (i + 1) & (LINES - 1);
 	if (!lines[i].addr) {
 		if (++nlines > LINES / 4 * 3)
-			die("too many lines");
+			sim_die("too many lines");
 		lines[i].addr = addr;
 		lines[i].owner = -2;
 	}
 	return &lines[i];
-}
-
-static void note(const struct line *l, u64 site, u64 wait)
-{
-	u64 i = hash(l->addr ^ site << 20) & (COUNTS - 1);
-
-	while (counts[i].line && (counts[i].line != l->addr || counts[i].site != site))
-		i = (i + 1) & (COUNTS - 1);
-	if (!counts[i].line) {
-		/* The table shows the most frequent ones; later ones are only in the sum. */
-		if (ncounts > COUNTS / 4 * 3)
-			return;
-		ncounts++;
-		counts[i].line = l->addr;
-		counts[i].site = site;
-	}
-	counts[i].moves++;
-	counts[i].wait += wait;
 }
 
 static inline bool has_copy(const struct line *l, u32 t)
@@ -396,7 +342,7 @@ static u64 move(struct line *l, bool write, u64 site)
 	}
 	l->copies[self / 64] |= 1ull << self % 64;
 	if (counting && took > COLD)
-		note(l, site, from + took - t->clock);
+		rows_note(l->addr, site, (from + took - t->clock) / PS);
 	/* Several copies from the L3 are on their way at the same time. */
 	l->busy = from + (took == SHARED ? COPY : took);
 	l->ready = 0;
@@ -466,49 +412,18 @@ void model_prefetchw(const void *p)
 
 #define SITE(s) ((u64)(uintptr_t)(s))
 
-static u64 get(const void *p, u32 size)
-{
-	switch (size) {
-	case 1:
-		return *(const u8 *)p;
-	case 2:
-		return *(const u16 *)p;
-	case 4:
-		return *(const u32 *)p;
-	default:
-		return *(const u64 *)p;
-	}
-}
-
-static void put(void *p, u32 size, u64 v)
-{
-	switch (size) {
-	case 1:
-		*(u8 *)p = (u8)v;
-		break;
-	case 2:
-		*(u16 *)p = (u16)v;
-		break;
-	case 4:
-		*(u32 *)p = (u32)v;
-		break;
-	default:
-		*(u64 *)p = v;
-	}
-}
-
 u64 model_load(struct model_site *s, const void *p, u32 size)
 {
 	turn();
 	touch(p, READS, SITE(s));
-	return get(p, size);
+	return word_get(p, size);
 }
 
 void model_store(struct model_site *s, void *p, u32 size, u64 v)
 {
 	turn();
 	touch(p, WRITES, SITE(s));
-	put(p, size, v);
+	word_put(p, size, v);
 }
 
 u64 model_rmw(struct model_site *s, void *p, u32 size, u64 v)
@@ -517,9 +432,8 @@ u64 model_rmw(struct model_site *s, void *p, u32 size, u64 v)
 
 	turn();
 	touch(p, READS_WRITES, SITE(s));
-	old = get(p, size);
-	put(p, size, s->kind == MODEL_XCHG ? v : s->kind == MODEL_ADD ? old + v :
-	    s->kind == MODEL_OR ? old | v : old & v);
+	old = word_get(p, size);
+	word_put(p, size, word_rmw(s, old, v));
 	return old;
 }
 
@@ -529,12 +443,12 @@ bool model_cas(struct model_site *s, void *p, u32 size, void *old, u64 v)
 
 	turn();
 	touch(p, READS_WRITES, SITE(s));
-	is = get(p, size);
-	if (is != get(old, size)) {
-		put(old, size, is);
+	is = word_get(p, size);
+	if (is != word_get(old, size)) {
+		word_put(old, size, is);
 		return false;
 	}
-	put(p, size, v);
+	word_put(p, size, v);
 	return true;
 }
 
@@ -712,33 +626,13 @@ void __tsan_write_range(void *p, u64 n)
 	touch_range(p, n, true, PC);
 }
 
-#define HOOKS(n)								\
-	void __tsan_read##n(void *p);						\
-	void __tsan_read##n(void *p)						\
-	{									\
-		touch(p, READS, PC);						\
-	}									\
-	void __tsan_write##n(void *p);						\
-	void __tsan_write##n(void *p)						\
-	{									\
-		touch(p, WRITES, PC);						\
-	}									\
-	void __tsan_unaligned_read##n(void *p);					\
-	void __tsan_unaligned_read##n(void *p)					\
-	{									\
-		touch(p, READS, PC);						\
-	}									\
-	void __tsan_unaligned_write##n(void *p);				\
-	void __tsan_unaligned_write##n(void *p)					\
-	{									\
-		touch(p, WRITES, PC);						\
-	}
-
-HOOKS(1)
-HOOKS(2)
-HOOKS(4)
-HOOKS(8)
-HOOKS(16)
+#define READ(p, n)	touch(p, READS, PC)
+#define WRITE(p, n)	touch(p, WRITES, PC)
+TSAN_HOOKS(1, READ, WRITE)
+TSAN_HOOKS(2, READ, WRITE)
+TSAN_HOOKS(4, READ, WRITE)
+TSAN_HOOKS(8, READ, WRITE)
+TSAN_HOOKS(16, READ, WRITE)
 
 /* --- scenarios -------------------------------------------------------------------------------- */
 
@@ -763,7 +657,7 @@ static void *reserve(void *at, u64 bytes)
 		       (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
 
 	if (p == MAP_FAILED)
-		die("no address space");
+		sim_die("no address space");
 	return p;
 }
 
@@ -771,13 +665,12 @@ static void init(void)
 {
 	reserve((void *)REGION_BASE, REGION_BYTES);
 	lines = reserve(NULL, LINES * sizeof(*lines));
-	counts = reserve(NULL, COUNTS * sizeof(*counts));
 	dl_iterate_phdr(find_tls, NULL);
 	if (tls_bytes > TLS_MAX)
-		die("too many __thread variables");
+		sim_die("too many __thread variables");
 	tls_initial = malloc(tls_bytes + 8);
 	if (!tls_initial)
-		die("no memory");
+		sim_die("no memory");
 	memcpy(tls_initial, tls_start, tls_bytes);
 }
 
@@ -797,10 +690,10 @@ void sim_run(void (*fn)(void))
 	next_clock = NEVER;
 	spawn(call, &fn);
 	memcpy(tls_start, threads[0].tls, tls_bytes);
-	sim_swap(&main_sp, threads[0].sp);
+	stack_swap(&main_sp, threads[0].sp);
 	for (i = 0; i < nthreads; i++)
 		if (threads[i].state != FREE)
-			die("a thread was not joined");
+			sim_die("a thread was not joined");
 	memcpy(tls_start, tls_initial, tls_bytes);
 }
 
@@ -839,7 +732,7 @@ void sim_start(u32 *thread, void (*fn)(void *arg), void *arg)
 	struct start *s = malloc(sizeof(*s));
 
 	if (!s)
-		die("no memory");
+		sim_die("no memory");
 	*s = (struct start){ fn, arg };
 	os_thread_create(thread, start_main, s);
 }
@@ -867,8 +760,7 @@ void sim_meet(u32 *count, u32 n)
 void sim_reset(void)
 {
 	memset(&sum, 0, sizeof(sum));
-	memset(counts, 0, COUNTS * sizeof(*counts));
-	ncounts = 0;
+	rows_reset();
 	counting = true;
 }
 
@@ -893,155 +785,9 @@ struct sim_sum sim_sum(void)
 }
 
 /* Two of the watched threads use it, and one of them writes. */
-static bool contested(const struct line *l)
+bool sim_contested(u64 addr)
 {
+	const struct line *l = line_of(addr);
+
 	return l->wrote && (l->used & (l->used - 1));
-}
-
-static const struct name *name_of(u64 addr)
-{
-	u32 i;
-
-	/* The last one that covers it is the most exact one. */
-	for (i = nnames; i--;)
-		if (addr - names[i].from < names[i].to - names[i].from)
-			return &names[i];
-	return NULL;
-}
-
-/* The line of the source, without its indentation. */
-static void source(const char *file, u32 number, char *to, size_t room)
-{
-	FILE *f = fopen(file, "r");
-	char text[512];
-
-	to[0] = 0;
-	while (f && number && fgets(text, sizeof(text), f))
-		number--;
-	if (f && !number) {
-		text[strcspn(text, "\n")] = 0;
-		snprintf(to, room, "%.*s", (int)room - 1, text + strspn(text, " \t"));
-	}
-	if (f)
-		fclose(f);
-}
-
-static const char *tail(const char *file)
-{
-	const char *p = strrchr(file, '/');
-
-	while (p > file && p[-1] != '/')
-		p--;
-	return p && p > file ? p : file;
-}
-
-/* Ask addr2line where the instruction before the return address is. */
-static void locate(u64 pc, struct sim_row *row)
-{
-	static struct { u64 pc; char where[64], text[80]; } known[4096];
-	u32 slot = (u32)(hash(pc) % ARRAY_SIZE(known));
-	char cmd[256], func[128] = "?", where[512] = "?:0";
-	FILE *f;
-
-	if (known[slot].pc == pc) {
-		memcpy(row->where, known[slot].where, sizeof(row->where));
-		memcpy(row->text, known[slot].text, sizeof(row->text));
-		return;
-	}
-
-	snprintf(cmd, sizeof(cmd), "addr2line -i -f -e /proc/%d/exe %#" PRIx64, (int)getpid(),
-		 (uint64_t)(pc & ~1ull) - 1);
-	f = popen(cmd, "r");
-	if (f) {
-		if (!fgets(func, sizeof(func), f) || !fgets(where, sizeof(where), f))
-			where[0] = 0;
-		pclose(f);
-	}
-	func[strcspn(func, "\n")] = 0;
-	where[strcspn(where, " \n")] = 0;
-	snprintf(row->where, sizeof(row->where), "%s, %s", func, tail(where));
-	if (strrchr(where, ':')) {
-		u32 n = (u32)strtoul(strrchr(where, ':') + 1, NULL, 10);
-
-		*strrchr(where, ':') = 0;
-		source(where, n, row->text, sizeof(row->text));
-	}
-	known[slot].pc = pc;
-	memcpy(known[slot].where, row->where, sizeof(row->where));
-	memcpy(known[slot].text, row->text, sizeof(row->text));
-}
-
-struct group {
-	u64 object, offset, size, site, moves, wait;
-};
-
-static int by_key(const void *a, const void *b)
-{
-	return memcmp(a, b, offsetof(struct group, moves));
-}
-
-static int by_moves(const void *a, const void *b)
-{
-	const struct group *x = a, *y = b;
-
-	return x->moves != y->moves ? (x->moves < y->moves ? 1 : -1) : by_key(a, b);
-}
-
-u32 sim_rows(struct sim_row *rows, u32 most, bool only_watched)
-{
-	struct group *g = calloc(ncounts + 1, sizeof(*g));
-	u32 i, n = 0, k = 0;
-
-	if (!g)
-		die("no memory");
-	for (i = 0; i < COUNTS; i++) {
-		const struct count *c = &counts[i];
-		const struct name *o;
-
-		if (!c->line || (only_watched && !contested(line_of(c->line))))
-			continue;
-		o = name_of(c->line);
-		if (o) {
-			g[n].object = (u64)(uintptr_t)o->name;
-			g[n].size = o->size;
-			g[n].offset = (c->line - o->from) % o->size;
-			/* Where objects are larger than a line, all lines are told apart. */
-			if (o->size < 64)
-				g[n].offset = 0;
-		} else {
-			g[n].offset = c->line;
-		}
-		g[n].site = c->site;
-		g[n].moves = c->moves;
-		g[n++].wait = c->wait;
-	}
-	qsort(g, n, sizeof(*g), by_key);
-	for (i = 0; i < n; i++) {
-		if (k && !by_key(&g[k - 1], &g[i])) {
-			g[k - 1].moves += g[i].moves;
-			g[k - 1].wait += g[i].wait;
-		} else {
-			g[k++] = g[i];
-		}
-	}
-	qsort(g, k, sizeof(*g), by_moves);
-	n = (u32)min_u(k, most);
-	for (i = 0; i < n; i++) {
-		const struct model_site *s = (const struct model_site *)(uintptr_t)g[i].site;
-
-		memset(&rows[i], 0, sizeof(rows[i]));
-		rows[i].transfers = g[i].moves;
-		rows[i].wait_ns = g[i].wait / PS;
-		snprintf(rows[i].object, sizeof(rows[i].object), "%s+%" PRIu64,
-			 g[i].object ? (const char *)(uintptr_t)g[i].object : "static", g[i].offset);
-		if (g[i].site & 1) {
-			locate(g[i].site, &rows[i]);
-			continue;
-		}
-		snprintf(rows[i].where, sizeof(rows[i].where), "%s, %s:%u", s->func, tail(s->file),
-			 s->line);
-		source(s->file, s->line, rows[i].text, sizeof(rows[i].text));
-	}
-	free(g);
-	return n;
 }

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include "libc.h"
 #include "rt.h"
+#include "word.h"
 
 #define FREED_MAX	(32u << 10)	/* larger blocks are not checked */
 #define LARGE		(128u << 10)	/* the lanes of devices */
@@ -380,35 +381,23 @@ void __tsan_write_range(void *p, u64 n)
 		weak_plain((char *)p + i, 8, true);
 }
 
-#define HOOKS(n)								\
-	void __tsan_read##n(void *p);						\
-	void __tsan_read##n(void *p)						\
-	{									\
-		if (unlikely(watch))						\
-			weak_plain(p, n, false);				\
-	}									\
-	void __tsan_write##n(void *p);						\
-	void __tsan_write##n(void *p)						\
-	{									\
-		if (likely(step_id)) {						\
-			touch(p, n);						\
-			if (unlikely(watch))					\
-				weak_plain(p, n, true);				\
-		}								\
-	}									\
-	void __tsan_unaligned_read##n(void *p);					\
-	void __tsan_unaligned_read##n(void *p)					\
-	{									\
-		__tsan_read##n(p);						\
-	}									\
-	void __tsan_unaligned_write##n(void *p);				\
-	void __tsan_unaligned_write##n(void *p)					\
-	{									\
-		__tsan_write##n(p);						\
-	}
+static inline void plain_read(void *p, u32 n)
+{
+	if (unlikely(watch))
+		weak_plain(p, n, false);
+}
 
-HOOKS(1)
-HOOKS(2)
-HOOKS(4)
-HOOKS(8)
-HOOKS(16)
+static inline void plain_write(void *p, u32 n)
+{
+	if (likely(step_id)) {
+		touch(p, n);
+		if (unlikely(watch))
+			weak_plain(p, n, true);
+	}
+}
+
+TSAN_HOOKS(1, plain_read, plain_write)
+TSAN_HOOKS(2, plain_read, plain_write)
+TSAN_HOOKS(4, plain_read, plain_write)
+TSAN_HOOKS(8, plain_read, plain_write)
+TSAN_HOOKS(16, plain_read, plain_write)

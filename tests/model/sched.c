@@ -16,6 +16,7 @@
 #include <base/thread.h>
 #include "libc.h"
 #include "rt.h"
+#include "word.h"
 
 struct mthread *threads;
 struct mfixed fixed[MAX_THREADS];
@@ -42,20 +43,11 @@ static u32 nkeys;
 jmp_buf fail_jump;
 bool in_setup;
 
-#ifdef __x86_64__
-void model_swap(u64 *save, u64 load);
-__asm__(".text\n.globl model_swap\nmodel_swap:\n"
-	"	push %rbp\n	push %rbx\n	push %r12\n	push %r13\n	push %r14\n	push %r15\n"
-	"	mov %rsp, (%rdi)\n	mov %rsi, %rsp\n"
-	"	pop %r15\n	pop %r14\n	pop %r13\n	pop %r12\n	pop %rbx\n	pop %rbp\n"
-	"	ret\n");
-#else
-#error "the controlled scheduler switches stacks on x86-64 only"
-#endif
+STACK_SWAP;
 
 static void to_scheduler(void)
 {
-	model_swap(&thread_sp, sched_sp);
+	stack_swap(&thread_sp, sched_sp);
 }
 
 void model_fail(const char *fmt, ...)
@@ -297,7 +289,7 @@ void step_run(u32 t, bool timeout)
 	step_wrote = false;
 	alone = 0;
 	in_thread = true;
-	model_swap(&sched_sp, th->sp);
+	stack_swap(&sched_sp, th->sp);
 	if (weak)
 		weak_settle();
 	in_thread = false;
@@ -485,20 +477,6 @@ static inline void point(struct model_site *s, const void *p, bool write, bool a
 		s->hits++;
 }
 
-static inline u64 get(const void *p, u32 size)
-{
-	switch (size) {
-	case 1:
-		return *(const u8 *)p;
-	case 2:
-		return *(const u16 *)p;
-	case 4:
-		return *(const u32 *)p;
-	default:
-		return *(const u64 *)p;
-	}
-}
-
 static inline void put(void *p, u32 size, u64 v)
 {
 	u64 *w = (u64 *)((uintptr_t)p & ~7ull);
@@ -508,19 +486,7 @@ static inline void put(void *p, u32 size, u64 v)
 		touch_word(w, s);
 		step_wrote = true;
 	}
-	switch (size) {
-	case 1:
-		*(u8 *)p = (u8)v;
-		break;
-	case 2:
-		*(u16 *)p = (u16)v;
-		break;
-	case 4:
-		*(u32 *)p = (u32)v;
-		break;
-	default:
-		*(u64 *)p = v;
-	}
+	word_put(p, size, v);
 }
 
 u64 model_load(struct model_site *s, const void *p, u32 size)
@@ -528,7 +494,7 @@ u64 model_load(struct model_site *s, const void *p, u32 size)
 	point(s, p, false, false);
 	if (weak && in_thread)
 		return weak_load(s, p, size);
-	return get(p, size);
+	return word_get(p, size);
 }
 
 void model_store(struct model_site *s, void *p, u32 size, u64 v)
@@ -539,27 +505,13 @@ void model_store(struct model_site *s, void *p, u32 size, u64 v)
 	put(p, size, v);
 }
 
-static inline u64 rmw_value(const struct model_site *s, u64 old, u64 v)
-{
-	switch (s->kind) {
-	case MODEL_XCHG:
-		return v;
-	case MODEL_ADD:
-		return old + v;
-	case MODEL_OR:
-		return old | v;
-	default:
-		return old & v;
-	}
-}
-
 u64 model_rmw(struct model_site *s, void *p, u32 size, u64 v)
 {
 	u64 old;
 
 	point(s, p, true, false);
-	old = get(p, size);
-	v = rmw_value(s, old, v);
+	old = word_get(p, size);
+	v = word_rmw(s, old, v);
 	if (weak && in_thread)
 		weak_rmw(s, p, size, v);
 	put(p, size, v);
@@ -579,8 +531,8 @@ bool model_cas(struct model_site *s, void *p, u32 size, void *old, u64 v)
 		put(p, size, v);
 		return true;
 	}
-	was = get(p, size);
-	want = get(old, size);
+	was = word_get(p, size);
+	want = word_get(old, size);
 	if (was == (want & mask)) {
 		put(p, size, v);
 		return true;
