@@ -4,7 +4,7 @@
 # Check that every C file of a layer, and of the pawl command, is named in its Makefile.
 cd "$(dirname "$0")/.." || exit 2
 rc=0
-for dir in pool device exec core compat tools/pawl tools/serve tools/load demo; do
+for dir in pool device exec core compat tools/pawl tools/serve tools/load tools/bench demo; do
 	case $dir in
 	tools/pawl | demo) makefile=tools/Makefile ;;
 	tools/serve) makefile='tools/serve/Makefile tools/serve/http.mk' ;;

@@ -284,12 +284,12 @@ int main(int argc, char **argv)
 		CPU_SET(0, &allowed);
 	bench_opts.ops = m.ops;
 	if (!strcmp(m.test, "line")) {
-		measure_clock();
+		work_clock();
 		measure_line(&m);
 		return 0;
 	}
 	if (!strcmp(m.test, "hand")) {
-		measure_clock();
+		work_clock();
 		measure_hand(&m);
 		return 0;
 	}
@@ -297,9 +297,9 @@ int main(int argc, char **argv)
 	set_env(m.e, argv);
 	if (m.watch)
 		m.e = measure_watched(m.e);
-	measure_clock();
+	work_clock();
 	if (body)
-		measure_grain(body);
+		bench_grain = work_turns(body);
 	bench_pin_self(0);
 	if (measure_loops(&m) ||
 	    (m.e->own_test && m.e->own_test(m.test, m.e->name, m.e->threads)))

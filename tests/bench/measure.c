@@ -9,51 +9,12 @@
 
 #include "measure.h"
 
-double bench_tick_ns = 1;
-
-static uint64_t mono_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 void bench_sleep_ns(long ns)
 {
 	struct timespec ts = { ns / 1000000000, ns % 1000000000 };
 
 	while (nanosleep(&ts, &ts))
 		;
-}
-
-void measure_clock(void)
-{
-	uint64_t n0 = mono_ns(), t0 = bench_now();
-
-	bench_sleep_ns(20000000);
-	bench_tick_ns = (double)(mono_ns() - n0) / (double)(bench_now() - t0);
-}
-
-/* The shortest of some tries: the loop without disturbance. */
-void measure_grain(uint32_t ns)
-{
-	struct bench_cell cell = { .v = 0 }, *saved = bench_cells;
-	struct bench_op op = { .kind = BODY_GRAIN, .nw = 1 };
-	const uint32_t turns = 100000;
-	uint64_t best = UINT64_MAX, t0;
-	int i;
-
-	bench_cells = &cell;
-	bench_grain = turns;
-	for (i = 0; i < 20; i++) {
-		t0 = bench_now();
-		bench_body(&op);
-		t0 = bench_now() - t0;
-		best = t0 < best ? t0 : best;
-	}
-	bench_cells = saved;
-	bench_grain = (uint32_t)(ns * (double)turns / ((double)best * bench_tick_ns));
 }
 
 static const struct bench_engine *watched_engine;

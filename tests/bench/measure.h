@@ -3,7 +3,7 @@
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 
-#include "work.h"
+#include "bench.h"
 
 struct measure {
 	const struct bench_engine *e;
@@ -16,7 +16,6 @@ struct measure {
 	bool check, watch;
 };
 
-void measure_clock(void);
 /*
  * For m->watch: the same engine; its push says which op it is at, so that BODY_WATCH can
  * tell whether a peer queues.  The times of such a run are not for a table.
@@ -34,8 +33,6 @@ void measure_hand(const struct measure *m);
  * these.
  */
 bool measure_loops(const struct measure *m);
-/* Bodies of so many ns: sets bench_grain. */
-void measure_grain(uint32_t ns);
 void bench_sleep_ns(long ns);
 
 #endif /* BENCH_MEASURE_H */

@@ -60,6 +60,8 @@ for other in gcc clang; do
 done
 if [ -x "$dest$prefix/bin/pawl" ]; then
 	"$dest$prefix/bin/pawl" --version
+	"$dest$prefix/bin/pawl" bench --duration=0.1 --rounds=1 shapes
+	[ -r "$dest$prefix/share/bash-completion/completions/pawl" ]
 	# with the data that was installed
 	"$dest$prefix/bin/pawl" infer --quick --no-naive
 	if "$dest$prefix/bin/pawl" help demo >/dev/null 2>&1; then
@@ -89,7 +91,7 @@ if grep pawl-cuda <<<"$before"; then
 	exit 1
 fi
 $make install DESTDIR="$tmp/lib-only" PREFIX=$prefix PARTS=
-if find "$tmp/lib-only" | grep -E '/bin|_mx|pawl-mx|compat|/man|share/pawl'; then
+if find "$tmp/lib-only" | grep -E '/bin|_mx|pawl-mx|compat|/man|share/pawl|completion'; then
 	echo "these are of parts that were left out" >&2
 	exit 1
 fi

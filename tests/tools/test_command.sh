@@ -49,6 +49,7 @@ Usage: pawl COMMAND [OPTION]...
 Run work through pawl, a dependency engine.
 
 Commands:
+  bench      measure the engine on this host
   check      say what runs the models of files and folders, or what blocks them
   demo       start pawl serve, send it handwritten digits, and check its answers
   infer      classify handwritten digits; every layer of every request is an op
@@ -125,7 +126,7 @@ done
 # --- every command ---
 
 commands=$(sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' "$tmp/help")
-for command in infer mxnet record replay version help; do
+for command in bench infer mxnet record replay version help; do
 	echo "$commands" | grep -qx $command || fail "pawl help has no $command"
 done
 for command in $commands; do

@@ -13,6 +13,7 @@ enum exit_status {
 	STATUS_USAGE = 2,
 };
 
+int cmd_bench(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_infer(int argc, char **argv);

@@ -16,6 +16,7 @@ static const struct command {
 	int (*run)(int argc, char **argv);
 	const char *help;
 } commands[] = {
+	{ "bench", "pawl bench", cmd_bench, "measure the engine on this host" },
 #ifdef CONFIG_SERVE
 	{ "check", "pawl check", cmd_check,
 	  "say what runs the models of files and folders, or what blocks them" },

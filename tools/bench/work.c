@@ -2,6 +2,7 @@
 /* work.c - the op lists, their serial answers, and the check. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "work.h"
 
@@ -11,6 +12,7 @@
 #define STENCIL_WIDTH	64
 #define MPUSH_VARS	8
 
+double bench_tick_ns = 1;
 struct bench_cell *bench_cells;
 uint32_t bench_grain;
 uint64_t bench_stamp;
@@ -79,6 +81,46 @@ void bench_body_slow(struct bench_op *op)
 	default:
 		bench_die("unknown body");
 	}
+}
+
+static uint64_t mono_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void work_clock(void)
+{
+	struct timespec ts = { 0, 20000000 };
+	uint64_t n0 = mono_ns(), t0 = bench_now();
+
+	while (nanosleep(&ts, &ts))
+		;
+	bench_tick_ns = (double)(mono_ns() - n0) / (double)(bench_now() - t0);
+}
+
+/* The shortest of some tries: the loop without disturbance. */
+uint32_t work_turns(uint32_t ns)
+{
+	struct bench_cell cell = { .v = 0 }, *cells = bench_cells;
+	struct bench_op op = { .kind = BODY_GRAIN, .nw = 1 };
+	const uint32_t turns = 100000, grain = bench_grain;
+	uint64_t best = UINT64_MAX, t0;
+	int i;
+
+	bench_cells = &cell;
+	bench_grain = turns;
+	for (i = 0; i < 20; i++) {
+		t0 = bench_now();
+		bench_body(&op);
+		t0 = bench_now() - t0;
+		best = t0 < best ? t0 : best;
+	}
+	bench_cells = cells;
+	bench_grain = grain;
+	return (uint32_t)(ns * (double)turns / ((double)best * bench_tick_ns));
 }
 
 static struct bench_op *add(struct work *w, unsigned int nr, unsigned int nw,
