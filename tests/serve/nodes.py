@@ -53,6 +53,7 @@ def pawl(folder, inputs, *options):
                        timeout=300)
     if p.returncode:
         return p.stderr.decode(errors="replace").strip()
+    pawl.apart = b"apart 1" in p.stderr
     outputs, at = {}, 0
     for line in p.stderr.decode().splitlines():
         if not line.startswith("output "):
@@ -142,4 +143,5 @@ def main():
     sys.exit(bool(wrong))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@ made here.  run.sh installs what is needed.
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -713,6 +714,13 @@ def test_random_graphs_that_share_runs():
     assert counts["shared"] > 30 and counts["refused"] < 30, counts
 
 
+def test_random_models_of_one_operator():
+    """For longer: opers.py -n 10000.  It prints its seed."""
+    p = subprocess.run([sys.executable, os.path.dirname(ZOO) + "/opers.py", "-n", "300"],
+                       capture_output=True, check=False, text=True)
+    assert p.returncode == 0, p.stdout[-4000:] + p.stderr[-4000:]
+
+
 # --- launches -------------------------------------------------------------------
 
 def test_batch_of_any_size(tmp_path):
@@ -749,10 +757,20 @@ def refused(tmp_path, path, arrays, *words):
         assert word in str(e.value), str(e.value)
 
 
+def test_the_documents_list_each_operator():
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    with open(root + "/Documentation/serve.md", encoding="utf-8") as f:
+        known = set(re.findall(r"\w+", "".join(line.split("|")[1] for line in f if line[0] == "|")))
+    for name in glob.glob(root + "/tools/serve/*.c"):
+        with open(name, encoding="utf-8") as f:
+            for op in re.findall(r'^\t(?:\{ |[A-Z]+\()"([A-Z]\w+)", (?:OP_|"|[A-Z_]+\)|SHIFT|BITS)', f.read(), re.M):
+                assert op in known, op
+
+
 def test_unknown_operator_is_refused_by_name(tmp_path):
-    path = graph_file(tmp_path, [("Relu", ["x"], ["r"], {}), ("Sinh", ["r"], ["y"], {})],
+    path = graph_file(tmp_path, [("Relu", ["x"], ["r"], {}), ("Mish", ["r"], ["y"], {})],
                       [("x", F, [2])], [("y", F, [2])])
-    refused(tmp_path, path, [noise(2)], "model.onnx", "Sinh 'y'", "not supported")
+    refused(tmp_path, path, [noise(2)], "model.onnx", "Mish 'y'", "not supported")
 
 
 def test_operator_of_another_domain_is_refused(tmp_path):

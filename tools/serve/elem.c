@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "graph.h"
+#include "oper.h"
 
 /* ---- one operand ------------------------------------------------------------ */
 
@@ -176,11 +176,11 @@ static void u_not(int64_t n, char *const *p, const int64_t *st, const void *arg)
 	}
 
 /* Integers wrap, and a division by 0 returns 0. */
-#define INTEGERS(s, T, U) \
+#define INTEGERS(s, T, U, MINUS) \
 	BINARY(add_##s, T, T, (T)((U)x + (U)y)) \
 	BINARY(sub_##s, T, T, (T)((U)x - (U)y)) \
 	BINARY(mul_##s, T, T, (T)((U)x * (U)y)) \
-	BINARY(div_##s, T, T, !y ? 0 : y == -1 ? (T)(0 - (U)x) : x / y) \
+	BINARY(div_##s, T, T, !y ? 0 : MINUS ? (T)(0 - (U)x) : (T)(x / y)) \
 	BINARY(max_##s, T, T, x > y ? x : y) \
 	BINARY(min_##s, T, T, x < y ? x : y) \
 	BINARY(eq_##s, T, uint8_t, x == y) \
@@ -188,8 +188,25 @@ static void u_not(int64_t n, char *const *p, const int64_t *st, const void *arg)
 	BINARY(gt_##s, T, uint8_t, x > y) \
 	BINARY(le_##s, T, uint8_t, x <= y) \
 	BINARY(ge_##s, T, uint8_t, x >= y)
-INTEGERS(i32, int32_t, uint32_t)
-INTEGERS(i64, int64_t, uint64_t)
+INTEGERS(i32, int32_t, uint32_t, y == -1)
+INTEGERS(i64, int64_t, uint64_t, y == -1)
+INTEGERS(u8, uint8_t, uint32_t, false)
+INTEGERS(i8, int8_t, uint32_t, y == -1)
+INTEGERS(u16, uint16_t, uint32_t, false)
+INTEGERS(i16, int16_t, uint32_t, y == -1)
+INTEGERS(u32, uint32_t, uint32_t, false)
+INTEGERS(u64, uint64_t, uint64_t, false)
+BINARY(add_f64, double, double, x + y)
+BINARY(sub_f64, double, double, x - y)
+BINARY(mul_f64, double, double, x * y)
+BINARY(div_f64, double, double, x / y)
+BINARY(max_f64, double, double, x > y || x != x ? x : y)
+BINARY(min_f64, double, double, x < y || x != x ? x : y)
+BINARY(eq_f64, double, uint8_t, x == y)
+BINARY(lt_f64, double, uint8_t, x < y)
+BINARY(gt_f64, double, uint8_t, x > y)
+BINARY(le_f64, double, uint8_t, x <= y)
+BINARY(ge_f64, double, uint8_t, x >= y)
 WIDE BINARY(add_f, float, float, x + y)
 WIDE BINARY(add_relu_f, float, float, x + y < 0 ? 0 : x + y)
 WIDE BINARY(sub_f, float, float, x - y)
@@ -206,6 +223,155 @@ WIDE BINARY(ge_f, float, uint8_t, x >= y)
 
 /* ---- by operator ------------------------------------------------------------ */
 
+#define TYPES(op) { [SERVE_FP32] = op##_f, [SERVE_FP64] = op##_f64, [SERVE_INT8] = op##_i8, \
+	[SERVE_INT16] = op##_i16, [SERVE_INT32] = op##_i32, [SERVE_INT64] = op##_i64, \
+	[SERVE_UINT8] = op##_u8, [SERVE_UINT16] = op##_u16, [SERVE_UINT32] = op##_u32, \
+	[SERVE_UINT64] = op##_u64, [SERVE_BOOL] = op##_u8 }
+
+static inner_fn binary_fn(unsigned int kind, enum serve_type type)
+{
+	static const inner_fn fn[][SERVE_BYTES] = {
+		[B_ADD] = TYPES(add), [B_SUB] = TYPES(sub), [B_MUL] = TYPES(mul),
+		[B_DIV] = TYPES(div), [B_POW] = { [SERVE_FP32] = pow_f }, [B_MAX] = TYPES(max),
+		[B_MIN] = TYPES(min), [B_ADD_RELU] = { [SERVE_FP32] = add_relu_f },
+		[B_EQUAL] = TYPES(eq), [B_LESS] = TYPES(lt), [B_GREATER] = TYPES(gt),
+		[B_LESS_EQUAL] = TYPES(le), [B_GREATER_EQUAL] = TYPES(ge),
+	};
+
+	return fn[kind][type];
+}
+
+/* Types other than float32 are rare: an element at a time. */
+static double of_double(const struct attrs *a, double x)
+{
+	double alpha = (double)a->alpha, beta = (double)a->beta;
+
+	switch (a->kind) {
+	case U_RELU:
+		return x < 0 ? 0 : x;
+	case U_SIGMOID:
+		return 1 / (1 + exp(-x));
+	case U_TANH:
+		return tanh(x);
+	case U_LEAKY:
+		return x < 0 ? alpha * x : x;
+	case U_ELU:
+		return x < 0 ? alpha * expm1(x) : x;
+	case U_HSIGMOID:
+		x = alpha * x + beta;
+		return x < 0 ? 0 : x > 1 ? 1 : x;
+	case U_HSWISH:
+		return x * fmin(fmax(x / 6 + 0.5, 0), 1);
+	case U_SWISH:
+		return x / (1 + exp(-x));
+	case U_SOFTPLUS:
+		return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+	case U_SOFTSIGN:
+		return x / (1 + fabs(x));
+	case U_ERF:
+		return erf(x);
+	case U_EXP:
+		return exp(x);
+	case U_LOG:
+		return log(x);
+	case U_SQRT:
+		return sqrt(x);
+	case U_RECIPROCAL:
+		return 1 / x;
+	case U_ABS:
+		return fabs(x);
+	case U_NEG:
+		return -x;
+	case U_FLOOR:
+		return floor(x);
+	case U_CEIL:
+		return ceil(x);
+	case U_GELU:
+		return 0.5 * x * (1 + erf(x * 0.70710678118654752));
+	case U_GELU_TANH:
+		return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+	case U_SIN:
+		return sin(x);
+	case U_COS:
+		return cos(x);
+	case U_SIGN:
+		return x > 0 ? 1 : x < 0 ? -1 : x;
+	case U_ROUND:
+		return rint(x);
+	case U_TAN:
+		return tan(x);
+	case U_ASIN:
+		return asin(x);
+	case U_ACOS:
+		return acos(x);
+	case U_ATAN:
+		return atan(x);
+	case U_SINH:
+		return sinh(x);
+	case U_COSH:
+		return cosh(x);
+	case U_ASINH:
+		return asinh(x);
+	case U_ACOSH:
+		return acosh(x);
+	case U_ATANH:
+		return atanh(x);
+	case U_SELU:
+		return beta * (x > 0 ? x : alpha * expm1(x));
+	case U_CELU:
+		return x < 0 ? alpha * expm1(x / alpha) : x;
+	case U_THRESHOLD:
+		return x > alpha ? x : 0;
+	case U_SHRINK:
+		return x < -alpha ? x + beta : x > alpha ? x - beta : 0;
+	case U_SWISH_ALPHA:
+		return x / (1 + exp(-alpha * x));
+	default:
+		return x;
+	}
+}
+
+static void u_double(int64_t n, char *const *p, const int64_t *st, const void *arg)
+{
+	int64_t i;
+
+	for (i = 0; i < n; i++)
+		((double *)(void *)p[0])[i * st[0]] =
+			of_double(arg, ((const double *)(const void *)p[1])[i * st[1]]);
+}
+
+/* Those that a table of float32 lacks. */
+static void u_rare(int64_t n, char *const *p, const int64_t *st, const void *arg)
+{
+	int64_t i;
+
+	for (i = 0; i < n; i++)
+		((float *)(void *)p[0])[i * st[0]] = (float)
+			of_double(arg, (double)((const float *)(const void *)p[1])[i * st[1]]);
+}
+
+struct whole {
+	enum serve_type type;
+	unsigned int kind;
+};
+
+static void u_whole(int64_t n, char *const *p, const int64_t *st, const void *arg)
+{
+	const struct whole *w = arg;
+	int64_t i, x, size = (int64_t)type_size(w->type);
+	bool sign = w->type == SERVE_INT8 || w->type == SERVE_INT16 || w->type == SERVE_INT32 ||
+		w->type == SERVE_INT64;
+
+	for (i = 0; i < n; i++) {
+		x = load_whole(w->type, p[1] + i * st[1] * size);
+		if (w->kind == U_SIGN)
+			x = !x ? 0 : x < 0 && sign ? -1 : 1;
+		else if (w->kind == U_NEG || (x < 0 && sign))
+			x = (int64_t)(0 - (uint64_t)x);
+		memcpy(p[0] + i * st[0] * size, &x, (size_t)size);	/* little endian */
+	}
+}
+
 static inner_fn unary_fn(unsigned int kind)
 {
 	static const inner_fn fn[] = {
@@ -221,30 +387,21 @@ static inner_fn unary_fn(unsigned int kind)
 		[U_SIGN] = u_sign, [U_ROUND] = u_round,
 	};
 
-	return fn[kind];
-}
-
-static inner_fn binary_fn(unsigned int kind, enum serve_type type)
-{
-	static const inner_fn fn[][3] = {
-		[B_ADD] = { add_f, add_i32, add_i64 }, [B_SUB] = { sub_f, sub_i32, sub_i64 },
-		[B_MUL] = { mul_f, mul_i32, mul_i64 }, [B_DIV] = { div_f, div_i32, div_i64 },
-		[B_POW] = { pow_f, NULL, NULL }, [B_MAX] = { max_f, max_i32, max_i64 },
-		[B_MIN] = { min_f, min_i32, min_i64 }, [B_ADD_RELU] = { add_relu_f, NULL, NULL },
-		[B_EQUAL] = { eq_f, eq_i32, eq_i64 },
-		[B_LESS] = { lt_f, lt_i32, lt_i64 }, [B_GREATER] = { gt_f, gt_i32, gt_i64 },
-		[B_LESS_EQUAL] = { le_f, le_i32, le_i64 },
-		[B_GREATER_EQUAL] = { ge_f, ge_i32, ge_i64 },
-	};
-
-	return fn[kind][type == SERVE_FP32 ? 0 : type == SERVE_INT32 ? 1 : 2];
+	return kind < sizeof(fn) / sizeof(fn[0]) && fn[kind] ? fn[kind] : u_rare;
 }
 
 void unary_run(const struct attrs *a, const struct view *out, const struct view *in)
 {
 	const struct view *v[] = { out, in };
 
-	walk(2, v, unary_fn(a->kind), a);
+	struct whole w = { in->type, a->kind };
+
+	if (in->type == SERVE_FP32 || a->kind == U_NOT)
+		walk(2, v, unary_fn(a->kind), a);
+	else if (in->type == SERVE_FP64)
+		walk(2, v, u_double, a);
+	else
+		walk(2, v, u_whole, &w);
 }
 
 void binary_run(unsigned int kind, const struct view *out, const struct view *a,

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <base/atomic.h>
+#include "oper.h"
 #include "ort.h"
 
 static u64 limit = (u64)4 << 30;		/* A */
@@ -667,7 +668,13 @@ static int pass(struct graph *g, int (*fn)(struct graph *, struct node *, const 
 /* The type that an operator returns, which no shape changes. */
 static enum serve_type type_of(const struct graph *g, const struct node *n)
 {
+	enum serve_type type;
+	int of;
+
 	switch (n->op) {
+	case OP_TABLE:
+		of = oper_type(n, &type);
+		return of < 0 ? type : g->value[n->in[of]].type;
 	case OP_SHAPE:
 		return SERVE_INT64;
 	case OP_FILL:

@@ -30,6 +30,7 @@ enum op {
 	OP_GATHER, OP_SHAPE, OP_FILL, OP_RESIZE, OP_REDUCE, OP_WHERE, OP_ROW_NORM,
 	OP_AFFINE,			/* what graph.c makes of OP_NORM with constants */
 	OP_LOOKUP,			/* and of a product of booleans and constants */
+	OP_TABLE,			/* node.oper says what: oper.h */
 };
 
 /* OP_ROW_NORM: minus the mean, divided by the root of the variance or of the mean square. */
@@ -42,6 +43,8 @@ enum unary {
 	U_NEG, U_FLOOR, U_CEIL, U_NOT,
 	U_CLIP_UPPER,			/* the upper bound first, as MXNet has it */
 	U_GELU, U_GELU_TANH, U_SIN, U_COS, U_SIGN, U_ROUND,
+	U_TAN, U_ASIN, U_ACOS, U_ATAN, U_SINH, U_COSH, U_ASINH, U_ACOSH, U_ATANH, U_SELU, U_CELU,
+	U_THRESHOLD, U_SHRINK, U_SWISH_ALPHA,
 };
 
 enum binary {
@@ -87,6 +90,10 @@ struct attrs {
 	enum nearest nearest;
 	bool keep_scale;			/* resize: input 1 has scales; else 2: sizes */
 	enum serve_type to;
+	bool has_to;
+	int64_t p[8];				/* OP_TABLE: numbers and texts, in the row's order */
+	float f[4];				/* and fractions */
+	unsigned int output, outputs;		/* which output of the operator this is, of how many */
 	enum unary act;				/* fused behind OP_CONV and OP_GEMM */
 	float act_alpha, act_beta;
 };
@@ -95,11 +102,13 @@ struct attrs {
 
 struct packed;
 struct rows;
+struct oper;
 
 struct node {
 	enum op op;
 	bool (*rows)(struct rows *r);		/* its rule, below; NULL: requests run alone */
 	const char *type;			/* the operator's name; static */
+	const struct oper *oper;		/* of OP_TABLE */
 	char *name;
 	struct attrs a;
 	unsigned int nin;

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "graph.h"
+#include "oper.h"
 
 void view_of(struct view *v, enum serve_type type, unsigned int rank, const int64_t *dims,
 	     bool channels_last, void *data)
@@ -192,7 +192,9 @@ struct view transposed(const struct node *n, const struct view *in)
  */
 static int64_t whole(double x, enum serve_type type)
 {
-	if (type == SERVE_INT64)
+	if (type == SERVE_UINT64 && x >= 0x1p63 && x < 0x1p64)
+		return (int64_t)(uint64_t)x;
+	if (type == SERVE_INT64 || type == SERVE_UINT64 || type == SERVE_UINT32)
 		return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
 	return x > -0x1p31 - 1 && x < 0x1p31 ? (int64_t)x : INT32_MIN;
 }
@@ -229,18 +231,29 @@ static double load_f(enum serve_type type, const char *p)
 	return d;
 }
 
-static int64_t load_i(enum serve_type type, const char *p)
+int64_t load_whole(enum serve_type type, const char *p)
 {
 	int64_t l;
 	int32_t i;
+	int16_t s;
 
 	switch (type) {
 	case SERVE_INT64:
+	case SERVE_UINT64:		/* its bits */
 		memcpy(&l, p, sizeof(l));
 		return l;
 	case SERVE_INT32:
 		memcpy(&i, p, sizeof(i));
 		return i;
+	case SERVE_UINT32:
+		memcpy(&i, p, sizeof(i));
+		return (uint32_t)i;
+	case SERVE_INT16:
+		memcpy(&s, p, sizeof(s));
+		return s;
+	case SERVE_UINT16:
+		memcpy(&s, p, sizeof(s));
+		return (uint16_t)s;
 	case SERVE_INT8:
 		return (signed char)*p;
 	default:
@@ -270,12 +283,13 @@ static void cast(int64_t n, char *const *p, const int64_t *st, const void *arg)
 	}
 	for (i = 0; i < n; i++, in += st[1] * (int64_t)si, out += st[0] * (int64_t)so) {
 		double d = real ? load_f(c->from, in) : 0;
-		int64_t l = !real ? load_i(c->from, in) : integer ? whole(d, c->to) : 0;
+		int64_t l = !real ? load_whole(c->from, in) : integer ? whole(d, c->to) : 0;
 		int32_t i32 = (int32_t)l;
-		float f = real ? (float)d : (float)l;
+		bool big = c->from == SERVE_UINT64;
+		float f = real ? (float)d : big ? (float)(uint64_t)l : (float)l;
 
 		if (!real)
-			d = (double)l;
+			d = big ? (double)(uint64_t)l : (double)l;
 		switch (c->to) {
 		case SERVE_FP32:
 			memcpy(out, &f, sizeof(f));
@@ -284,10 +298,16 @@ static void cast(int64_t n, char *const *p, const int64_t *st, const void *arg)
 			memcpy(out, &d, sizeof(d));
 			break;
 		case SERVE_INT64:
+		case SERVE_UINT64:
 			memcpy(out, &l, sizeof(l));
 			break;
 		case SERVE_INT32:
+		case SERVE_UINT32:
 			memcpy(out, &i32, sizeof(i32));
+			break;
+		case SERVE_INT16:
+		case SERVE_UINT16:
+			memcpy(out, &i32, 2);	/* little endian */
 			break;
 		case SERVE_BOOL:
 			*out = real ? d != 0 : l != 0;
@@ -297,6 +317,17 @@ static void cast(int64_t n, char *const *p, const int64_t *st, const void *arg)
 			break;
 		}
 	}
+}
+
+void cast_run(const struct view *out, const struct view *in)
+{
+	struct cast c = { in->type, out->type };
+	const struct view *two[] = { out, in };
+
+	if (in->type == out->type)
+		view_copy(out, in);
+	else
+		walk(2, two, cast, &c);
 }
 
 #define WHERE(name, T) \
@@ -558,7 +589,7 @@ static int gather(const struct node *n, const struct view *out, const struct vie
 	outer = count((unsigned int)axis, x->dims);
 	inner = count(x->rank - (unsigned int)axis - 1, x->dims + axis + 1) * (int64_t)size;
 	for (i = 0; i < all; i++) {
-		int64_t at = load_i(index->type, index->data +
+		int64_t at = load_whole(index->type, index->data +
 				    i * (int64_t)type_size(index->type));
 
 		if (at < 0)
@@ -589,7 +620,7 @@ static void lookup(const struct node *n, const struct view *out, const struct vi
 	for (i = 0; i < all; i += each, o += len) {
 		memset(o, 0, (size_t)len * sizeof(*o));
 		for (k = 0; k < each; k++) {
-			uint64_t at = (uint64_t)load_i(x->type, x->data + (i + k) * size) -
+			uint64_t at = (uint64_t)load_whole(x->type, x->data + (i + k) * size) -
 				(uint64_t)n->a.axis;
 			const float *row = (const float *)(const void *)table->data;
 
@@ -685,13 +716,9 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 		for (i = 2; i < n->nin; i++)
 			binary_run(a->kind, out, out, in[i]);
 		return 0;
-	case OP_CAST: {
-		struct cast c = { in[0]->type, out->type };
-		const struct view *two[] = { out, in[0] };
-
-		walk(2, two, cast, &c);
+	case OP_CAST:
+		cast_run(out, in[0]);
 		return 0;
-	}
 	case OP_CONCAT:
 		concat(n, out, in);
 		return 0;
@@ -744,6 +771,8 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 		view_copy(&v, in[0]);
 		return 0;
 	}
+	case OP_TABLE:
+		return n->oper->run(n, out, in);
 	case OP_GATHER:
 		return gather(n, out, in[0], in[1]);
 	case OP_LOOKUP:

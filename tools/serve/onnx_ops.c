@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "onnx.h"
+#include "oper.h"
 
 static const struct def {
 	const char *name;
@@ -20,18 +21,26 @@ static const struct def {
 } defs[] = {
 #define WINDOW " kernel_shape strides pads dilations auto_pad "
 	{ "Abs", OP_UNARY, rows_each, U_ABS, 1, 1, "" },
+	{ "Acos", OP_UNARY, rows_each, U_ACOS, 1, 1, "" },
+	{ "Acosh", OP_UNARY, rows_each, U_ACOSH, 1, 1, "" },
 	{ "Add", OP_BINARY, rows_each, B_ADD, 2, 2, "" },
+	{ "Asin", OP_UNARY, rows_each, U_ASIN, 1, 1, "" },
+	{ "Asinh", OP_UNARY, rows_each, U_ASINH, 1, 1, "" },
+	{ "Atan", OP_UNARY, rows_each, U_ATAN, 1, 1, "" },
+	{ "Atanh", OP_UNARY, rows_each, U_ATANH, 1, 1, "" },
 	{ "AveragePool", OP_POOL, rows_images, 0, 1, 1, WINDOW " ceil_mode count_include_pad " },
 	{ "BatchNormalization", OP_NORM, rows_channels, 0, 5, 5,
 		" epsilon momentum spatial training_mode " },
 	{ "Cast", OP_CAST, rows_each, 0, 1, 1, " to saturate " },
 	{ "Ceil", OP_UNARY, rows_each, U_CEIL, 1, 1, "" },
+	{ "Celu", OP_UNARY, rows_each, U_CELU, 1, 1, " alpha " },
 	{ "Clip", OP_UNARY, rows_each, U_CLIP, 1, 3, " min max " },
 	{ "Concat", OP_CONCAT, rows_concat, 0, 1, MAX_INPUTS, " axis " },
 	{ "ConstantOfShape", OP_FILL, rows_fill, 0, 1, 1, " value " },
 	{ "Conv", OP_CONV, rows_images, 0, 2, 3, WINDOW " group " },
 	{ "ConvTranspose", OP_DECONV, rows_images, 0, 2, 3, WINDOW " group output_padding output_shape " },
 	{ "Cos", OP_UNARY, rows_each, U_COS, 1, 1, "" },
+	{ "Cosh", OP_UNARY, rows_each, U_COSH, 1, 1, "" },
 	{ "Div", OP_BINARY, rows_each, B_DIV, 2, 2, "" },
 	{ "Dropout", OP_IDENTITY, rows_each, 0, 1, 3, " ratio seed is_test " },
 	{ "Elu", OP_UNARY, rows_each, U_ELU, 1, 1, " alpha " },
@@ -80,10 +89,13 @@ static const struct def {
 	{ "Resize", OP_RESIZE, rows_resize, 0, 1, 4, " coordinate_transformation_mode mode nearest_mode"
 		" cubic_coeff_a extrapolation_value exclude_outside " },
 	{ "Round", OP_UNARY, rows_each, U_ROUND, 1, 1, "" },
+	{ "Selu", OP_UNARY, rows_each, U_SELU, 1, 1, " alpha gamma " },
 	{ "Shape", OP_SHAPE, rows_shape, 0, 1, 1, " start end " },
+	{ "Shrink", OP_UNARY, rows_each, U_SHRINK, 1, 1, " lambd bias " },
 	{ "Sigmoid", OP_UNARY, rows_each, U_SIGMOID, 1, 1, "" },
 	{ "Sign", OP_UNARY, rows_each, U_SIGN, 1, 1, "" },
 	{ "Sin", OP_UNARY, rows_each, U_SIN, 1, 1, "" },
+	{ "Sinh", OP_UNARY, rows_each, U_SINH, 1, 1, "" },
 	{ "Slice", OP_SLICE, rows_slice, 0, 1, 5, " starts ends axes " },
 	{ "Softmax", OP_SOFTMAX, rows_softmax, 0, 1, 1, " axis " },
 	{ "Softplus", OP_UNARY, rows_each, U_SOFTPLUS, 1, 1, "" },
@@ -92,7 +104,10 @@ static const struct def {
 	{ "Squeeze", OP_SQUEEZE, rows_squeeze, 0, 1, 2, " axes " },
 	{ "Sub", OP_BINARY, rows_each, B_SUB, 2, 2, "" },
 	{ "Sum", OP_SUM, rows_each, B_ADD, 1, MAX_INPUTS, "" },
+	{ "Swish", OP_UNARY, rows_each, U_SWISH_ALPHA, 1, 1, " alpha " },
+	{ "Tan", OP_UNARY, rows_each, U_TAN, 1, 1, "" },
 	{ "Tanh", OP_UNARY, rows_each, U_TANH, 1, 1, "" },
+	{ "ThresholdedRelu", OP_UNARY, rows_each, U_THRESHOLD, 1, 1, " alpha " },
 	{ "Transpose", OP_TRANSPOSE, rows_transpose, 0, 1, 1, " perm " },
 	{ "Unsqueeze", OP_UNSQUEEZE, rows_squeeze, 0, 1, 2, " axes " },
 	{ "Upsample", OP_RESIZE, rows_resize, 1, 2, 2, " mode " },
@@ -485,7 +500,18 @@ static int read_attrs(struct reader *r, struct node *n)
 			a->alpha = attr_float(r, "alpha", 0.01f);
 			return 0;
 		case U_ELU:
+		case U_CELU:
+		case U_THRESHOLD:
+		case U_SWISH_ALPHA:
 			a->alpha = attr_float(r, "alpha", 1);
+			return 0;
+		case U_SELU:
+			a->alpha = attr_float(r, "alpha", 1.67326319217681884765625f);
+			a->beta = attr_float(r, "gamma", 1.05070102214813232421875f);
+			return 0;
+		case U_SHRINK:
+			a->alpha = attr_float(r, "lambd", 0.5f);
+			a->beta = attr_float(r, "bias", 0);
 			return 0;
 		case U_GELU:
 			k = attr_text(r, "approximate", gelus, 0);
@@ -604,7 +630,7 @@ static bool attr_known(const struct def *def, const Onnx__AttributeProto *a)
 		const char *names;
 	} types[] = {
 		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT, " alpha beta bias cubic_coeff_a "
-			"epsilon extrapolation_value max min momentum ratio value " },
+			"epsilon extrapolation_value gamma lambd max min momentum ratio value " },
 		{ ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT, " allowzero axis ceil_mode "
 			"count_include_pad end exclude_outside group is_test keepdims "
 			"noop_with_empty_axes saturate seed size spatial start storage_order to "
@@ -683,6 +709,197 @@ static int read_constant(struct reader *r)
 	return refuse_node(r, -ENOTSUP, "attribute %s", a->name);
 }
 
+/* ---- operators of the other tables ------------------------------------------------ */
+
+static const struct oper *oper_find(const char *name)
+{
+	static const struct oper *const tables[] = { opers_move, opers_index, opers_math };
+	const struct oper *o;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+		for (o = tables[i]; o->name; o++)
+			if (!strcmp(o->name, name))
+				return o;
+	return NULL;
+}
+
+/* One word of the row's attributes, with what the node has of it.  Sets *used. */
+static int read_word(struct reader *r, struct attrs *to, const char *word, size_t len,
+		     unsigned int *np, unsigned int *nf, unsigned int *used)
+{
+	size_t name_len = strcspn(word, "=[*"), n;
+	char name[64], *texts, *text, *rest;
+	const Onnx__AttributeProto *a;
+	const char *value = word + name_len + 1;
+	bool typed;
+	int64_t i;
+
+	snprintf(name, sizeof(name), "%.*s", (int)name_len, word);
+	a = attr(r, name);
+	if (a) {
+		(*used)++;
+		if (a->ref_attr_name && *a->ref_attr_name)
+			return refuse_node(r, -ENOTSUP, "attribute '%s', or its type", name);
+	}
+	typed = a && a->has_type && a->type;
+#define IS_TYPE(t, given) (typed ? a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__##t : (given))
+	if (word[name_len] == '*')
+		return 0;
+	if (word[name_len] == '[') {
+		if (a && !IS_TYPE(INTS, a->n_ints || !a->has_i))
+			return refuse_node(r, -ENOTSUP, "attribute '%s', or its type", name);
+		if (a && a->n_ints > SERVE_RANK)
+			return refuse_node(r, -ENOTSUP, "attribute %s has %zu elements", name,
+					   a->n_ints);
+		to->has_ints = a;
+		to->nints = a ? (unsigned int)a->n_ints : 0;
+		if (to->nints)
+			memcpy(to->ints, a->ints, to->nints * sizeof(*to->ints));
+		return 0;
+	}
+	if (*value == '~') {
+		if (a && !IS_TYPE(FLOAT, a->has_f))
+			return refuse_node(r, -ENOTSUP, "attribute '%s', or its type", name);
+		to->f[(*nf)++] = a ? a->f : strtof(value + 1, NULL);
+		return 0;
+	}
+	if (!strncmp(value, "type", 4)) {
+		if (a && (!IS_TYPE(INT, a->has_i) || a->i < 0 || a->i > 100 ||
+			  onnx_type((int32_t)a->i, &to->to)))
+			return refuse_node(r, -ENOTSUP, "attribute '%s', or its type", name);
+		to->has_to = a;
+		if (!a)
+			to->to = SERVE_FP32;
+		return 0;
+	}
+	if (*value == '!' && !a)
+		return refuse_node(r, -EINVAL, "no %s", name);
+	if (*value == '!' || *value == '-' || (*value >= '0' && *value <= '9')) {
+		if (a && !IS_TYPE(INT, a->has_i))
+			return refuse_node(r, -ENOTSUP, "attribute '%s', or its type", name);
+		to->p[(*np)++] = a ? a->i : strtoll(value, NULL, 10);
+		return 0;
+	}
+	/* texts */
+	if (!a) {
+		to->p[(*np)++] = 0;
+		return 0;
+	}
+	if (!IS_TYPE(STRING, a->has_s))
+		return refuse_node(r, -ENOTSUP, "attribute '%s', or its type", name);
+	texts = strndup(value, len - name_len - 1);
+	if (!texts)
+		return refuse(r->g, -ENOMEM, "no memory");
+	for (i = 0, text = strtok_r(texts, "|", &rest); text; i++, text = strtok_r(NULL, "|", &rest)) {
+		n = strlen(text);
+		if (n == a->s.len && !memcmp(text, a->s.data, n))
+			break;
+	}
+	to->p[(*np)++] = i;
+	n = text != NULL;
+	free(texts);
+	return n ? 0 : refuse_node(r, -ENOTSUP, "attribute %s has an unknown value", name);
+}
+
+static int read_words(struct reader *r, const struct oper *o, struct attrs *to)
+{
+	unsigned int np = 0, nf = 0, used = 0;
+	const char *w = o->attrs;
+	size_t len, i;
+	int rc = 0;
+
+	for (w += strspn(w, " "); *w && !rc; w += len, w += strspn(w, " ")) {
+		len = strcspn(w, " ");
+		rc = read_word(r, to, w, len, &np, &nf, &used);
+	}
+	if (rc || used == r->np->n_attribute)
+		return rc;
+	for (i = 0; i < r->np->n_attribute; i++) {
+		const char *name = r->np->attribute[i]->name ? r->np->attribute[i]->name : "";
+		bool known = false;
+
+		for (w = o->attrs; *w && !known; w += len, w += strspn(w, " ")) {
+			len = strcspn(w, " ");
+			known = strcspn(w, "=[*") == strlen(name) && !strncmp(w, name, strlen(name));
+		}
+		if (!known)
+			return refuse_node(r, -ENOTSUP, "attribute '%s', or its type", name);
+	}
+	return refuse_node(r, -EINVAL, "an attribute twice");
+}
+
+/* A node of OP_TABLE with these inputs, whose output is value out. */
+static struct node *oper_node(struct reader *r, const struct oper *o, const struct attrs *a,
+			      const int *in, unsigned int nin, int out)
+{
+	struct node *n = graph_node(r->g, OP_TABLE, o->name, r->where, nin);
+
+	if (!n)
+		return NULL;
+	n->a = *a;
+	n->oper = o;
+	n->rows = o->rows;
+	memcpy(n->in, in, nin * sizeof(*in));
+	n->out = out;
+	return n;
+}
+
+static int read_inputs(struct reader *r, unsigned int n, unsigned int must, int *in)
+{
+	unsigned int i;
+	int v;
+
+	for (i = 0; i < n; i++) {
+		in[i] = -1;
+		if (!*r->np->input[i]) {
+			if (i < must)
+				return refuse_node(r, -EINVAL, "input %u is left out", i);
+			continue;
+		}
+		v = *onnx_find(&r->names, r->np->input[i]);
+		if (!v)
+			return refuse_node(
+				r, -EINVAL,
+				"input '%s' is neither an input of the model nor made before",
+				r->np->input[i]);
+		in[i] = v - 1;
+		if (r->g->value[v - 1].bfloat)
+			return refuse_node(r, -ENOTSUP, "a tensor of bfloat16");
+	}
+	return 0;
+}
+
+static int read_oper(struct reader *r, const struct oper *o)
+{
+	const Onnx__NodeProto *np = r->np;
+	struct attrs a = { .group = 1 };
+	int in[MAX_INPUTS], v, rc;
+	unsigned int i, nin = (unsigned int)np->n_input;
+
+	while (nin && !*np->input[nin - 1])
+		nin--;
+	if (np->n_input > MAX_INPUTS || nin < o->min || nin > o->max)
+		return refuse_node(r, -EINVAL, "%zu inputs", np->n_input);
+	if (!np->n_output || np->n_output > o->outputs)
+		return refuse_node(r, -EINVAL, "%zu outputs", np->n_output);
+	rc = read_inputs(r, nin, o->min, in);
+	if (!rc)
+		rc = read_words(r, o, &a);
+	a.outputs = (unsigned int)np->n_output;
+	for (i = 0; i < np->n_output && !rc; i++) {
+		if (!*np->output[i])
+			continue;
+		v = onnx_define(&r->names, np->output[i]);
+		if (v < 0)
+			return v;
+		a.output = i;
+		if (!oper_node(r, o, &a, in, nin, v))
+			return refuse(r->g, -ENOMEM, "no memory");
+	}
+	return rc;
+}
+
 static int by_name(const void *key, const void *def)
 {
 	return strcmp(key, ((const struct def *)def)->name);
@@ -707,6 +924,8 @@ int onnx_node(struct reader *r)
 		return read_constant(r);
 	r->def = bsearch(np->op_type, defs, sizeof(defs) / sizeof(defs[0]), sizeof(defs[0]),
 			 by_name);
+	if (!r->def && oper_find(np->op_type))
+		return read_oper(r, oper_find(np->op_type));
 	if (!r->def)
 		return refuse_node(r, -ENOTSUP, "this operator is not supported");
 	while (inputs && !*np->input[inputs - 1])

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oper.h"
 #include "slot.h"
 
 #define MAX_JOBS	20000
@@ -340,6 +341,8 @@ static int wanted(const struct node *n)
 	case OP_SQUEEZE: case OP_UNSQUEEZE: case OP_GATHER: case OP_FILL:
 	case OP_LOOKUP:
 		return ROWS;
+	case OP_TABLE:
+		return n->oper->any ? FORMS : ROWS;
 	default:
 		return FORMS;
 	}

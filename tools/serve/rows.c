@@ -21,50 +21,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "slot.h"
-
-struct row {
-	enum { MIXED, FIXED, AXIS } state;
-	int axis;
-	int64_t k;
-	void *slope;				/* of the type of the data; NULL: all are 0 */
-};
-
-struct rows {
-	const struct serve_slot *s;
-	int64_t n;				/* N in this slot */
-	struct row *row;			/* of each value */
-	const struct node *node;
-	const struct shape *in[MAX_INPUTS];	/* of the node; NULL: left out */
-	const struct row *at[MAX_INPUTS];
-	const struct shape *out;
-	struct row *to;
-};
+#include "rows.h"
 
 /* ---- what rules consist of -------------------------------------------------- */
 
 /* Input i does not depend on N, or it is left out. */
-static bool plain(const struct rows *r, unsigned int i)
+bool row_plain(const struct rows *r, unsigned int i)
 {
 	return i >= r->node->nin || !r->at[i] || (r->at[i]->state == FIXED && !r->at[i]->slope);
 }
 
-static bool plain_from(const struct rows *r, unsigned int i)
+bool row_plain_from(const struct rows *r, unsigned int i)
 {
 	for (; i < r->node->nin; i++)
-		if (!plain(r, i))
+		if (!row_plain(r, i))
 			return false;
 	return true;
 }
 
 /* The first input has rows, and the others do not depend on N. */
-static bool first_alone(const struct rows *r)
+bool row_first_alone(const struct rows *r)
 {
-	return r->at[0] && r->at[0]->state == AXIS && plain_from(r, 1);
+	return r->at[0] && r->at[0]->state == AXIS && row_plain_from(r, 1);
 }
 
 /* The output has k * N rows along this axis. */
-static bool along(struct rows *r, int axis, int64_t k)
+bool row_along(struct rows *r, int axis, int64_t k)
 {
 	if (axis < 0 || axis >= (int)r->out->rank || k < 1 || r->out->dims[axis] != k * r->n)
 		return false;
@@ -85,7 +67,7 @@ static int64_t whole_at(enum serve_type type, const void *data, unsigned int i)
 }
 
 /* Whole numbers that the plan knows, and what each grows by per row.  Returns how many, or -1. */
-static int numbers(const struct rows *r, unsigned int i, int64_t *value, int64_t *slope, int most)
+int row_numbers(const struct rows *r, unsigned int i, int64_t *value, int64_t *slope, int most)
 {
 	const struct shape *sh = i < r->node->nin ? r->in[i] : NULL;
 	int k, n;
@@ -106,11 +88,6 @@ static int numbers(const struct rows *r, unsigned int i, int64_t *value, int64_t
 static bool is_rows(const struct rows *r, int64_t value, int64_t slope)
 {
 	return slope > 0 && slope <= INT_MAX && value == slope * r->n;
-}
-
-static int axis_in(int64_t axis, unsigned int rank)
-{
-	return (int)(axis < 0 ? axis + (int64_t)rank : axis);
 }
 
 /* Does the operator only move this input's numbers, or add them up? */
@@ -195,8 +172,8 @@ static bool compared(struct rows *r)
 
 	if (r->node->op != OP_BINARY || r->node->a.kind != B_EQUAL || a->type != b->type)
 		return false;
-	nx = numbers(r, 0, x, dx, SERVE_RANK);
-	ny = numbers(r, 1, y, dy, SERVE_RANK);
+	nx = row_numbers(r, 0, x, dx, SERVE_RANK);
+	ny = row_numbers(r, 1, y, dy, SERVE_RANK);
 	if (nx < 0 || ny < 0 || (nx != ny && nx != 1 && ny != 1))
 		return false;
 	for (i = 0; i < nx || i < ny; i++) {
@@ -223,7 +200,7 @@ bool rows_each(struct rows *r)
 	if (linear(r) || compared(r))
 		return true;
 	for (i = 0; i < r->node->nin; i++) {
-		if (!r->at[i] || plain(r, i))
+		if (!r->at[i] || row_plain(r, i))
 			continue;
 		if (r->at[i]->state != AXIS)
 			return false;
@@ -241,42 +218,42 @@ bool rows_each(struct rows *r)
 		if (at >= 0 && r->in[i]->dims[at] != 1)
 			return false;
 	}
-	return along(r, axis, k);
+	return row_along(r, axis, k);
 }
 
 /* Images, or rows of anything, of which each is computed apart. */
 bool rows_images(struct rows *r)
 {
-	return first_alone(r) && !r->at[0]->axis && along(r, 0, r->at[0]->k);
+	return row_first_alone(r) && !r->at[0]->axis && row_along(r, 0, r->at[0]->k);
 }
 
 /* Channel by channel. */
 bool rows_channels(struct rows *r)
 {
-	return first_alone(r) && r->at[0]->axis != 1 && along(r, r->at[0]->axis, r->at[0]->k);
+	return row_first_alone(r) && r->at[0]->axis != 1 && row_along(r, r->at[0]->axis, r->at[0]->k);
 }
 
 bool rows_softmax(struct rows *r)
 {
 	const struct attrs *a = &r->node->a;
-	int axis = axis_in(a->axis, r->out->rank), at;
+	int axis = row_axis(a->axis, r->out->rank), at;
 
-	if (!first_alone(r))
+	if (!row_first_alone(r))
 		return false;
 	at = r->at[0]->axis;
-	return (a->flat ? at < axis : at != axis) && along(r, at, r->at[0]->k);
+	return (a->flat ? at < axis : at != axis) && row_along(r, at, r->at[0]->k);
 }
 
 bool rows_gemm(struct rows *r)
 {
 	int at;
 
-	if (!first_alone(r))
+	if (!row_first_alone(r))
 		return false;
 	at = r->at[0]->axis;
 	if (r->node->a.trans_a)
-		return at == 1 && along(r, 0, r->at[0]->k);
-	return at < (int)r->in[0]->rank - 1 && along(r, at, r->at[0]->k);
+		return at == 1 && row_along(r, 0, r->at[0]->k);
+	return at < (int)r->in[0]->rank - 1 && row_along(r, at, r->at[0]->k);
 }
 
 bool rows_matmul(struct rows *r)
@@ -285,7 +262,7 @@ bool rows_matmul(struct rows *r)
 	int64_t k = 0;
 
 	for (i = 0; i < 2; i++) {
-		if (plain(r, (unsigned int)i))
+		if (row_plain(r, (unsigned int)i))
 			continue;
 		/* not along the axis of the sums */
 		if (r->at[i]->state != AXIS ||
@@ -303,15 +280,15 @@ bool rows_matmul(struct rows *r)
 		if (r->at[i]->state == FIXED && at >= 0 && r->in[i]->dims[at] != 1)
 			return false;
 	}
-	return along(r, axis, k);
+	return row_along(r, axis, k);
 }
 
 bool rows_lookup(struct rows *r)
 {
 	int at = r->at[0]->axis, rank = (int)r->in[0]->rank;
 
-	return first_alone(r) && at < rank - 1 &&
-		along(r, at + (int)r->out->rank - rank, r->at[0]->k);
+	return row_first_alone(r) && at < rank - 1 &&
+		row_along(r, at + (int)r->out->rank - rank, r->at[0]->k);
 }
 
 bool rows_concat(struct rows *r)
@@ -324,8 +301,8 @@ bool rows_concat(struct rows *r)
 		if (r->at[i]->state != AXIS || r->at[i]->axis != r->at[0]->axis ||
 		    r->at[i]->k != r->at[0]->k)
 			return false;
-	return r->at[0]->axis != axis_in(r->node->a.axis, r->out->rank) &&
-		along(r, r->at[0]->axis, r->at[0]->k);
+	return r->at[0]->axis != row_axis(r->node->a.axis, r->out->rank) &&
+		row_along(r, r->at[0]->axis, r->at[0]->k);
 }
 
 bool rows_transpose(struct rows *r)
@@ -335,11 +312,11 @@ bool rows_transpose(struct rows *r)
 
 	if (linear(r))
 		return true;
-	if (!first_alone(r))
+	if (!row_first_alone(r))
 		return false;
 	for (i = 0; i < rank; i++)
 		if ((a->has_ints ? a->ints[i] : rank - 1 - i) == r->at[0]->axis)
-			return along(r, i, r->at[0]->k);
+			return row_along(r, i, r->at[0]->k);
 	return false;
 }
 
@@ -359,7 +336,7 @@ bool rows_reshape(struct rows *r)
 	if (r->at[0]->state != AXIS)
 		return false;
 	if (r->node->nin > 1)
-		n = numbers(r, 1, want, slope, SERVE_RANK);
+		n = row_numbers(r, 1, want, slope, SERVE_RANK);
 	else
 		memcpy(want, a->ints, sizeof(want));
 	all = count(x->rank, x->dims) / r->n;		/* elements of a row */
@@ -397,18 +374,18 @@ bool rows_reshape(struct rows *r)
 		return false;
 	}
 	return axis >= 0 && count((unsigned int)axis, r->out->dims) ==
-		count((unsigned int)r->at[0]->axis, x->dims) && along(r, axis, k);
+		count((unsigned int)r->at[0]->axis, x->dims) && row_along(r, axis, k);
 }
 
 bool rows_flatten(struct rows *r)
 {
 	const struct shape *x = r->in[0];
-	int axis = axis_in(r->node->a.axis, x->rank), at, i;
+	int axis = row_axis(r->node->a.axis, x->rank), at, i;
 	int64_t before = 1, k;
 
 	if (linear(r))
 		return true;
-	if (!first_alone(r))
+	if (!row_first_alone(r))
 		return false;
 	at = r->at[0]->axis;
 	k = r->at[0]->k;
@@ -416,7 +393,7 @@ bool rows_flatten(struct rows *r)
 		before *= x->dims[i];
 	for (i = at + 1; i < (at < axis ? axis : (int)x->rank); i++)
 		k *= x->dims[i];
-	return before == 1 && along(r, at < axis ? 0 : 1, k);
+	return before == 1 && row_along(r, at < axis ? 0 : 1, k);
 }
 
 /* Dimensions of 1 are added or removed. */
@@ -430,16 +407,16 @@ bool rows_squeeze(struct rows *r)
 
 	if (linear(r))
 		return true;
-	if (!first_alone(r))
+	if (!row_first_alone(r))
 		return false;
 	memcpy(axes, a->ints, sizeof(axes));
 	if (r->node->nin > 1 && r->in[1])
-		n = numbers(r, 1, axes, slope, SERVE_RANK);
+		n = row_numbers(r, 1, axes, slope, SERVE_RANK);
 	/* all dimensions of 1: for one row another one than for two */
 	if (n < 0 || (!n && !adds && r->at[0]->k == 1))
 		return false;
 	for (i = 0; i < n; i++) {
-		k = axis_in(axes[i], rank);
+		k = row_axis(axes[i], rank);
 		if (k < 0 || k >= (int)rank)
 			return false;
 		is_axis[k] = true;
@@ -448,14 +425,14 @@ bool rows_squeeze(struct rows *r)
 	if (adds) {
 		for (i = 0; i < (int)rank; i++)
 			if (!is_axis[i] && !at--)
-				return along(r, i, r->at[0]->k);
+				return row_along(r, i, r->at[0]->k);
 		return false;
 	}
 	if (is_axis[at])
 		return false;
 	for (i = 0; i < at; i++)
 		to += n ? !is_axis[i] : r->in[0]->dims[i] != 1;
-	return along(r, to, r->at[0]->k);
+	return row_along(r, to, r->at[0]->k);
 }
 
 bool rows_slice(struct rows *r)
@@ -467,17 +444,17 @@ bool rows_slice(struct rows *r)
 
 	if (linear(r))
 		return true;
-	if (r->at[0]->state != AXIS || !plain_from(r, 3))
+	if (r->at[0]->state != AXIS || !row_plain_from(r, 3))
 		return false;
 	for (i = 0; i < SERVE_RANK; i++) {
 		axes[i] = i;
 		step[i] = 1;
 	}
 	if (r->node->nin > 1) {
-		n = numbers(r, 1, start, s0, SERVE_RANK);
-		if (n < 0 || numbers(r, 2, end, s1, SERVE_RANK) != n ||
-		    (r->in[3] && numbers(r, 3, axes, none, SERVE_RANK) != n) ||
-		    (r->in[4] && numbers(r, 4, step, none, SERVE_RANK) != n))
+		n = row_numbers(r, 1, start, s0, SERVE_RANK);
+		if (n < 0 || row_numbers(r, 2, end, s1, SERVE_RANK) != n ||
+		    (r->in[3] && row_numbers(r, 3, axes, none, SERVE_RANK) != n) ||
+		    (r->in[4] && row_numbers(r, 4, step, none, SERVE_RANK) != n))
 			return false;
 	} else {
 		memcpy(start, a->ints, sizeof(start));
@@ -486,7 +463,7 @@ bool rows_slice(struct rows *r)
 	}
 	at = r->at[0]->axis;
 	for (i = 0; i < n; i++) {
-		if (axis_in(axes[i], r->in[0]->rank) != at) {
+		if (row_axis(axes[i], r->in[0]->rank) != at) {
 			if (s0[i] || s1[i])
 				return false;
 			continue;
@@ -497,7 +474,7 @@ bool rows_slice(struct rows *r)
 		if (s1[i] ? !is_rows(r, end[i], s1[i]) || s1[i] < r->at[0]->k : end[i] < INT_MAX)
 			return false;
 	}
-	return along(r, at, r->at[0]->k);
+	return row_along(r, at, r->at[0]->k);
 }
 
 bool rows_pad(struct rows *r)
@@ -505,11 +482,11 @@ bool rows_pad(struct rows *r)
 	int64_t pads[2 * SERVE_RANK];
 	int at;
 
-	if (!first_alone(r))
+	if (!row_first_alone(r))
 		return false;
 	at = r->at[0]->axis;
 	pads_of(r->node, r->in, pads);
-	return !pads[at] && !pads[at + (int)r->out->rank] && along(r, at, r->at[0]->k);
+	return !pads[at] && !pads[at + (int)r->out->rank] && row_along(r, at, r->at[0]->k);
 }
 
 /* A shape whose numbers may depend on N: the output has rows where one of them does. */
@@ -520,7 +497,7 @@ bool rows_expand(struct rows *r)
 
 	if (linear(r))
 		return true;
-	n = numbers(r, 1, to, slope, SERVE_RANK);
+	n = row_numbers(r, 1, to, slope, SERVE_RANK);
 	if (n < 0 || r->at[0]->slope)
 		return false;
 	if (r->at[0]->state == AXIS) {
@@ -542,13 +519,13 @@ bool rows_expand(struct rows *r)
 			k = slope[i];
 		}
 	}
-	return along(r, axis, k);
+	return row_along(r, axis, k);
 }
 
 bool rows_fill(struct rows *r)
 {
 	int64_t to[SERVE_RANK], slope[SERVE_RANK];
-	int i, n = numbers(r, 0, to, slope, SERVE_RANK), axis = -1;
+	int i, n = row_numbers(r, 0, to, slope, SERVE_RANK), axis = -1;
 
 	for (i = 0; i < n; i++) {
 		if (!slope[i])
@@ -557,7 +534,7 @@ bool rows_fill(struct rows *r)
 			return false;
 		axis = i;
 	}
-	return axis >= 0 && along(r, axis, slope[axis]);
+	return axis >= 0 && row_along(r, axis, slope[axis]);
 }
 
 /* The sizes of a value with rows: one of them depends on N. */
@@ -580,16 +557,16 @@ bool rows_shape(struct rows *r)
 
 bool rows_gather(struct rows *r)
 {
-	int axis = axis_in(r->node->a.axis, r->in[0]->rank), at;
+	int axis = row_axis(r->node->a.axis, r->in[0]->rank), at;
 
 	if (linear(r))
 		return true;
-	if (plain(r, 0))
-		return r->at[1]->state == AXIS && along(r, axis + r->at[1]->axis, r->at[1]->k);
-	if (!first_alone(r))
+	if (row_plain(r, 0))
+		return r->at[1]->state == AXIS && row_along(r, axis + r->at[1]->axis, r->at[1]->k);
+	if (!row_first_alone(r))
 		return false;
 	at = r->at[0]->axis;
-	return at != axis && along(r, at < axis ? at : at - 1 + (int)r->in[1]->rank, r->at[0]->k);
+	return at != axis && row_along(r, at < axis ? at : at - 1 + (int)r->in[1]->rank, r->at[0]->k);
 }
 
 bool rows_reduce(struct rows *r)
@@ -599,13 +576,13 @@ bool rows_reduce(struct rows *r)
 
 	if (linear(r))
 		return true;
-	if (!first_alone(r))
+	if (!row_first_alone(r))
 		return false;
 	at = r->at[0]->axis;
 	reduced_of(r->node, r->in, gone);
 	for (i = 0; i < at; i++)
 		less += gone[i] && !r->node->a.keep;
-	return !gone[at] && along(r, at - less, r->at[0]->k);
+	return !gone[at] && row_along(r, at - less, r->at[0]->k);
 }
 
 /* Pictures are scaled, but not their number. */
@@ -617,17 +594,50 @@ bool rows_resize(struct rows *r)
 	if (r->at[0]->state != AXIS || r->at[0]->axis)
 		return false;
 	if (r->node->a.keep_scale) {
-		if (!plain_from(r, 1) || !r->in[1]->data || ((const float *)r->in[1]->data)[0] != 1)
+		if (!row_plain_from(r, 1) || !r->in[1]->data || ((const float *)r->in[1]->data)[0] != 1)
 			return false;
 	} else {
-		n = numbers(r, 2, to, slope, SERVE_RANK);
+		n = row_numbers(r, 2, to, slope, SERVE_RANK);
 		if (n < 1 || !is_rows(r, to[0], slope[0]) || slope[0] != r->at[0]->k)
 			return false;
 		for (i = 1; i < n; i++)
 			if (slope[i])
 				return false;
 	}
-	return along(r, 0, r->at[0]->k);
+	return row_along(r, 0, r->at[0]->k);
+}
+
+/* Along another axis than attrs.p[0]. */
+bool rows_axis(struct rows *r)
+{
+	return row_first_alone(r) && r->at[0]->axis != row_axis(r->node->a.p[0], r->in[0]->rank) &&
+		row_along(r, r->at[0]->axis, r->at[0]->k);
+}
+
+/* The last two dimensions are matrices. */
+bool rows_last2(struct rows *r)
+{
+	return row_first_alone(r) && r->at[0]->axis < (int)r->in[0]->rank - 2 &&
+		row_along(r, r->at[0]->axis, r->at[0]->k);
+}
+
+/* Of the others only their types matter. */
+bool rows_first(struct rows *r)
+{
+	return r->at[0]->state == AXIS && row_along(r, r->at[0]->axis, r->at[0]->k);
+}
+
+/* All inputs have their rows along the same axis, which is not attrs.p[0]. */
+bool rows_same_axes(struct rows *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < r->node->nin; i++)
+		if (r->at[i]->state != AXIS || r->at[i]->axis != r->at[0]->axis ||
+		    r->at[i]->k != r->at[0]->k)
+			return false;
+	return r->at[0]->axis != row_axis(r->node->a.p[0], r->in[0]->rank) &&
+		row_along(r, r->at[0]->axis, r->at[0]->k);
 }
 
 /* ---- the model -------------------------------------------------------------- */
@@ -645,7 +655,7 @@ static void follow(struct rows *r, const struct node *n)
 		if (r->at[i] && r->at[i]->state == MIXED)
 			return;
 	}
-	if (plain_from(r, 0)) {
+	if (row_plain_from(r, 0)) {
 		r->to->state = FIXED;
 	} else if (!n->rows || !n->rows(r)) {
 		free(r->to->slope);

@@ -10,17 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "graph.h"
-
-struct ctx {
-	const struct node *n;
-	char *err;
-	size_t errsize;
-};
-
-#define bad(c, ...) bad_shape(c, -EINVAL, __VA_ARGS__)
-#define bad_shape(c, code, fmt, ...) graph_err((c)->err, (c)->errsize, code, \
-	"operator %s '%s': " fmt, (c)->n->type, (c)->n->name, ##__VA_ARGS__)
+#include "oper.h"
 
 int dims_bytes(enum serve_type type, unsigned int rank, const int64_t *dims, size_t *bytes)
 {
@@ -44,19 +34,9 @@ int dims_bytes(enum serve_type type, unsigned int rank, const int64_t *dims, siz
 	return 0;
 }
 
-static int64_t axis_of(int64_t axis, unsigned int rank)
-{
-	return axis < 0 ? axis + (int64_t)rank : axis;
-}
-
-static bool axis_ok(int64_t axis, unsigned int rank)
-{
-	return axis >= 0 && axis < (int64_t)rank;
-}
-
 /* An input that holds sizes or axes must be known before the run. */
-static int known(const struct ctx *c, const struct shape *in, const char *what, int64_t *out,
-		 unsigned int *n, unsigned int most)
+int shape_numbers(const struct ctx *c, const struct shape *in, const char *what, int64_t *out,
+		  unsigned int *n, unsigned int most)
 {
 	int64_t i, len;
 
@@ -76,7 +56,7 @@ static int known(const struct ctx *c, const struct shape *in, const char *what, 
 	return 0;
 }
 
-static int broadcast(const struct ctx *c, struct shape *out, const struct shape *in)
+int shape_broadcast(const struct ctx *c, struct shape *out, const struct shape *in)
 {
 	struct shape r = *out;
 	unsigned int i;
@@ -299,7 +279,7 @@ static int matmul(const struct ctx *c, const struct shape *const *in, struct sha
 	n = w.dims[w.rank - 1];
 	x.rank -= 2;
 	w.rank -= 2;
-	rc = broadcast(c, &x, &w);
+	rc = shape_broadcast(c, &x, &w);
 	if (rc)
 		return rc;
 	*out = x;
@@ -363,9 +343,9 @@ static int slice(const struct ctx *c, const struct shape *const *in, struct shap
 		by[i] = 1;
 	}
 	if (c->n->nin > 1) {
-		rc = known(c, in[1], "starts", start, &n, SERVE_RANK);
+		rc = shape_numbers(c, in[1], "starts", start, &n, SERVE_RANK);
 		if (!rc)
-			rc = known(c, in[2], "ends", end, &m, SERVE_RANK);
+			rc = shape_numbers(c, in[2], "ends", end, &m, SERVE_RANK);
 		if (!rc && m != n)
 			rc = bad(c, "%u starts and %u ends", n, m);
 		for (i = 0; i < n; i++) {
@@ -373,12 +353,12 @@ static int slice(const struct ctx *c, const struct shape *const *in, struct shap
 			step[i] = 1;
 		}
 		if (!rc && in[3]) {
-			rc = known(c, in[3], "axes", axes, &m, SERVE_RANK);
+			rc = shape_numbers(c, in[3], "axes", axes, &m, SERVE_RANK);
 			if (!rc && m != n)
 				rc = bad(c, "%u axes", m);
 		}
 		if (!rc && in[4]) {
-			rc = known(c, in[4], "steps", step, &m, SERVE_RANK);
+			rc = shape_numbers(c, in[4], "steps", step, &m, SERVE_RANK);
 			if (!rc && m != n)
 				rc = bad(c, "%u steps", m);
 		}
@@ -429,7 +409,7 @@ static int reshape(const struct ctx *c, const struct shape *const *in, struct sh
 	int guess = -1, rc;
 
 	if (c->n->nin > 1) {
-		rc = known(c, in[1], "the shape", want, &len, SERVE_RANK);
+		rc = shape_numbers(c, in[1], "the shape", want, &len, SERVE_RANK);
 		if (rc)
 			return rc;
 	} else {
@@ -467,8 +447,8 @@ static int reshape(const struct ctx *c, const struct shape *const *in, struct sh
 	return 0;
 }
 
-static int axes_of(const struct ctx *c, const struct shape *const *in, unsigned int rank,
-		   bool *at, bool *any)
+int shape_axes(const struct ctx *c, const struct shape *const *in, unsigned int rank,
+	       bool *at, bool *any)
 {
 	const struct attrs *a = &c->n->a;
 	int64_t axes[SERVE_RANK], k;
@@ -478,7 +458,7 @@ static int axes_of(const struct ctx *c, const struct shape *const *in, unsigned 
 	memset(at, 0, SERVE_RANK * sizeof(*at));
 	memcpy(axes, a->ints, sizeof(axes));
 	if (c->n->nin > 1 && in[1]) {
-		rc = known(c, in[1], "axes", axes, &n, SERVE_RANK);
+		rc = shape_numbers(c, in[1], "axes", axes, &n, SERVE_RANK);
 		if (rc)
 			return rc;
 	}
@@ -505,21 +485,21 @@ static int squeeze(const struct ctx *c, const struct shape *const *in, struct sh
 		int64_t axes[SERVE_RANK];
 
 		if (c->n->nin > 1) {
-			rc = known(c, in[1], "axes", axes, &extra, SERVE_RANK);
+			rc = shape_numbers(c, in[1], "axes", axes, &extra, SERVE_RANK);
 			if (rc)
 				return rc;
 		}
 		if (x->rank + extra > SERVE_RANK)
 			return bad(c, "too many dimensions");
 		out->rank = x->rank + extra;
-		rc = axes_of(c, in, out->rank, at, &any);
+		rc = shape_axes(c, in, out->rank, at, &any);
 		if (rc)
 			return rc;
 		for (i = 0; i < out->rank; i++)
 			out->dims[i] = at[i] ? 1 : x->dims[k++];
 		return 0;
 	}
-	rc = axes_of(c, in, x->rank, at, &any);
+	rc = shape_axes(c, in, x->rank, at, &any);
 	if (rc)
 		return rc;
 	for (i = 0; i < x->rank; i++) {
@@ -544,7 +524,7 @@ static int reduce(const struct ctx *c, const struct shape *const *in, struct sha
 		return bad_shape(c, -ENOTSUP, "this type");
 	if (c->n->a.kind == R_MEAN && x->type != SERVE_FP32)
 		return bad_shape(c, -ENOTSUP, "this type");
-	rc = axes_of(c, in, x->rank, at, &any);
+	rc = shape_axes(c, in, x->rank, at, &any);
 	if (rc)
 		return rc;
 	out->type = x->type;
@@ -575,7 +555,7 @@ static int pad(const struct ctx *c, const struct shape *const *in, struct shape 
 
 	*out = *in[0];
 	if (c->n->nin > 1) {
-		rc = known(c, in[1], "pads", p, &n, 2 * SERVE_RANK);
+		rc = shape_numbers(c, in[1], "pads", p, &n, 2 * SERVE_RANK);
 		if (rc)
 			return rc;
 		if (c->n->nin > 2 && in[2] &&
@@ -627,7 +607,7 @@ static int resize(const struct ctx *c, const struct shape *const *in, struct sha
 			out->dims[i] = (int64_t)floorf((float)x->dims[i] * f);
 		}
 	} else {
-		rc = known(c, s, "sizes", sizes, &n, SERVE_RANK);
+		rc = shape_numbers(c, s, "sizes", sizes, &n, SERVE_RANK);
 		if (rc)
 			return rc;
 		if (n != x->rank)
@@ -651,27 +631,19 @@ static int elementwise(const struct ctx *c, const struct shape *const *in, struc
 	for (i = first + 1; i < c->n->nin; i++) {
 		if (in[i]->type != in[first]->type)
 			return bad(c, "inputs of different types");
-		rc = broadcast(c, out, in[i]);
+		rc = shape_broadcast(c, out, in[i]);
 		if (rc)
 			return rc;
 	}
 	if (first) {
 		if (in[0]->type != SERVE_BOOL)
 			return bad(c, "a condition that is not bool");
-		return broadcast(c, out, in[0]);
+		return shape_broadcast(c, out, in[0]);
 	}
-	switch (out->type) {
-	case SERVE_FP32:
-		break;
-	case SERVE_INT32:
-	case SERVE_INT64:
-		if (c->n->op == OP_BINARY && c->n->a.kind != B_POW &&
-		    c->n->a.kind != B_ADD_RELU)
-			break;
-		/* fall through */
-	default:
+	if (!((c->n->a.kind == B_POW || c->n->a.kind == B_ADD_RELU ? BIT(FP32) :
+	       T_ALL_INTS | BIT(FP32) | BIT(FP64) | (c->n->a.kind == B_EQUAL ? BIT(BOOL) : 0)) >>
+	      out->type & 1))
 		return bad_shape(c, -ENOTSUP, "this type");
-	}
 	if (c->n->op == OP_BINARY && c->n->a.kind >= B_EQUAL)
 		out->type = SERVE_BOOL;
 	return 0;
@@ -682,9 +654,37 @@ static int unary(const struct ctx *c, const struct shape *const *in, struct shap
 	const struct attrs *a = &c->n->a;
 
 	*out = *in[0];
-	if (a->kind == U_NOT ? out->type != SERVE_BOOL : out->type != SERVE_FP32)
+	if (!((a->kind == U_NOT ? BIT(BOOL) : a->kind == U_ABS || a->kind == U_NEG ||
+	       a->kind == U_SIGN ? T_ALL_INTS | BIT(FP32) | BIT(FP64) :
+	       a->kind == U_CLIP ? BIT(FP32) : BIT(FP32) | BIT(FP64)) >> out->type & 1))
 		return bad_shape(c, -ENOTSUP, "this type");
 	return 0;
+}
+
+int shape_same(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	out->rank = in[0]->rank;
+	memcpy(out->dims, in[0]->dims, sizeof(out->dims));
+	return 0;
+}
+
+int shape_same_axis(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	if (!axis_ok(axis_of(c->n->a.p[0], in[0]->rank), in[0]->rank))
+		return bad(c, "axis %lld", (long long)c->n->a.p[0]);
+	return shape_same(c, in, out);
+}
+
+int shape_each(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	unsigned int i;
+	int rc = 0;
+
+	shape_same(c, in, out);
+	for (i = 1; i < c->n->nin && !rc; i++)
+		rc = in[i]->type != in[0]->type ? bad(c, "inputs of different types") :
+			shape_broadcast(c, out, in[i]);
+	return rc;
 }
 
 static int by_op(const struct ctx *c, const struct shape *const *in, struct shape *out)
@@ -744,7 +744,7 @@ static int by_op(const struct ctx *c, const struct shape *const *in, struct shap
 			m = count(all.rank, all.dims);
 			rc = in[i]->rank > all.rank ?
 				bad_shape(c, -ENOTSUP, "input %u has %u dimensions", i, in[i]->rank) :
-				broadcast(c, &all, in[i]);
+				shape_broadcast(c, &all, in[i]);
 			if (!rc && count(all.rank, all.dims) != m)
 				return bad(c, "input %u is larger than a row", i);
 			if (rc)
@@ -766,19 +766,9 @@ static int by_op(const struct ctx *c, const struct shape *const *in, struct shap
 	case OP_CAST:
 		*out = *x;
 		out->type = a->to;
-		for (i = 0; i < 2; i++)
-			switch (i ? x->type : a->to) {
-			case SERVE_BOOL: case SERVE_UINT8: case SERVE_INT8: case SERVE_INT32:
-			case SERVE_INT64: case SERVE_FP32: case SERVE_FP64:
-				break;
-			case SERVE_FP16:
-				if (i)
-					break;	/* weights */
-				/* fall through */
-			default:
-				return bad_shape(c, -ENOTSUP, "this type");
-			}
-		return 0;
+		/* from float16, as weights are */
+		return T_CASTS >> a->to & 1 && T_ANY >> x->type & 1 ? 0 :
+			bad_shape(c, -ENOTSUP, "this type");
 	case OP_CONCAT:
 		return concat(c, in, out);
 	case OP_SLICE: {
@@ -819,8 +809,8 @@ static int by_op(const struct ctx *c, const struct shape *const *in, struct shap
 		struct shape to = { .rank = 0 };
 
 		*out = *x;
-		rc = known(c, in[1], "the shape", to.dims, &to.rank, SERVE_RANK);
-		return rc ? rc : broadcast(c, out, &to);
+		rc = shape_numbers(c, in[1], "the shape", to.dims, &to.rank, SERVE_RANK);
+		return rc ? rc : shape_broadcast(c, out, &to);
 	}
 	case OP_PAD: {
 		int64_t p[2 * SERVE_RANK];
@@ -849,7 +839,7 @@ static int by_op(const struct ctx *c, const struct shape *const *in, struct shap
 		return 0;
 	case OP_FILL:
 		out->type = a->to;
-		return known(c, in[0], "the shape", out->dims, &out->rank, SERVE_RANK);
+		return shape_numbers(c, in[0], "the shape", out->dims, &out->rank, SERVE_RANK);
 	case OP_RESIZE:
 		return resize(c, in, out);
 	case OP_REDUCE: {
@@ -857,6 +847,13 @@ static int by_op(const struct ctx *c, const struct shape *const *in, struct shap
 
 		return reduce(c, in, out, at);
 	}
+	case OP_TABLE:
+		if (!(c->n->oper->types >> x->type & 1))
+			return bad_shape(c, -ENOTSUP, "this type");
+		rc = oper_type(c->n, &out->type);
+		if (rc >= 0)
+			out->type = in[rc]->type;
+		return c->n->oper->shape(c, in, out);
 	case OP_AFFINE:
 		*out = *x;
 		if (x->rank < 2 || x->dims[1] != in[1]->dims[0])

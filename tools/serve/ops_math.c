@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ops_math.c - operators that compute: rows of a table (oper.h). */
+#include <math.h>
+#include <string.h>
+
+#include "oper.h"
+#include "rows.h"
+
+/* ---- element by element --------------------------------------------------------------- */
+
+enum { LOGIC_AND, LOGIC_OR, LOGIC_XOR, BITS_AND, BITS_OR, BITS_XOR, SHIFT, MOD, BITS_NOT, IS_NAN, IS_INF };
+
+struct each {
+	enum serve_type type;
+	unsigned int kind;
+	int64_t how;
+};
+
+/* All whole numbers as those of 64 bits, whose lowest bits are the result. */
+static uint64_t of_two(const struct each *e, int64_t x, int64_t y)
+{
+	bool small = e->type == SERVE_UINT8 || e->type == SERVE_UINT16 || e->type == SERVE_UINT32 ||
+		e->type == SERVE_UINT64;
+	int64_t r;
+
+	switch (e->kind) {
+	case LOGIC_AND:
+		return x && y;
+	case LOGIC_OR:
+		return x || y;
+	case LOGIC_XOR:
+		return !x != !y;
+	case BITS_AND:
+		return (uint64_t)(x & y);
+	case BITS_OR:
+		return (uint64_t)(x | y);
+	case BITS_XOR:
+		return (uint64_t)(x ^ y);
+	case SHIFT:
+		return y < 0 || y >= 8 * (int64_t)type_size(e->type) ? 0 : e->how ?
+			(uint64_t)x >> y : (uint64_t)x << y;
+	default:
+		if (!y)
+			return 0;
+		if (small)
+			return (uint64_t)x % (uint64_t)y;
+		if (y == -1)
+			return 0;
+		r = x % y;
+		/* the sign is that of the divisor, or with fmod that of x */
+		return (uint64_t)(r && !e->how && (r < 0) != (y < 0) ? r + y : r);
+	}
+}
+
+static void each_two(int64_t n, char *const *p, const int64_t *st, const void *arg)
+{
+	const struct each *e = arg;
+	size_t size = type_size(e->type);
+	char *o = p[0];
+	const char *x = p[1], *y = p[2];
+	int64_t i, step = (int64_t)size;
+
+	for (i = 0; i < n; i++, o += st[0] * step, x += st[1] * step, y += st[2] * step) {
+		if (e->type == SERVE_FP32) {
+			float a, b;
+
+			memcpy(&a, x, sizeof(a));
+			memcpy(&b, y, sizeof(b));
+			a = fmodf(a, b);
+			memcpy(o, &a, sizeof(a));
+		} else {
+			uint64_t r = of_two(e, load_whole(e->type, x), load_whole(e->type, y));
+
+			memcpy(o, &r, size);	/* little endian */
+		}
+	}
+}
+
+static void each_one(int64_t n, char *const *p, const int64_t *st, const void *arg)
+{
+	const struct each *e = arg;
+	int64_t i, size = (int64_t)type_size(e->type);
+	const char *x = p[1];
+	char *o = p[0];
+
+	for (i = 0; i < n; i++, x += st[1] * size) {
+		double d;
+		float f;
+		uint64_t l;
+
+		if (e->kind == BITS_NOT) {
+			l = ~(uint64_t)load_whole(e->type, x);
+			memcpy(o + i * st[0] * size, &l, (size_t)size);
+			continue;
+		}
+		memcpy(&d, x, e->type == SERVE_FP64 ? sizeof(d) : 0);
+		if (e->type == SERVE_FP32) {
+			memcpy(&f, x, sizeof(f));
+			d = (double)f;
+		}
+		/* how: 1: negative, 2: positive infinity */
+		o[i * st[0]] = e->kind == IS_NAN ? d != d :
+			(d == (double)INFINITY && (e->how & 2)) || (d == -(double)INFINITY && (e->how & 1));
+	}
+}
+
+static int run_each(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	struct each e = { in[0]->type, n->oper->kind, n->a.p[0] };
+	const struct view *v[] = { out, in[0], n->nin > 1 ? in[1] : NULL };
+
+	if (e.kind == IS_INF)
+		e.how = (n->a.p[0] ? 1 : 0) | (n->a.p[1] ? 2 : 0);
+	if (n->nin > 1)
+		walk(3, v, each_two, &e);
+	else
+		walk(2, v, each_one, &e);
+	return 0;
+}
+
+static int shape_mod(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	if (in[0]->type == SERVE_FP32 && !c->n->a.p[0])
+		return bad(c, "fmod is 0 for fractions");
+	return shape_each(c, in, out);
+}
+
+static void prelu1(int64_t n, char *const *p, const int64_t *st, const void *arg)
+{
+	float *o = (float *)(void *)p[0];
+	const float *x = (const float *)(const void *)p[1];
+	const float *k = (const float *)(const void *)p[2];
+	int64_t i;
+
+	if (st[0] == 1 && st[1] == 1 && st[2] <= 1 && st[2] >= 0)
+		for (i = 0; i < n; i++)
+			o[i] = x[i] < 0 ? x[i] * k[st[2] ? i : 0] : x[i];
+	else
+		for (i = 0; i < n; i++)
+			o[i * st[0]] = x[i * st[1]] < 0 ? x[i * st[1]] * k[i * st[2]] : x[i * st[1]];
+}
+
+static int shape_prelu(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	int rc = shape_each(c, in, out);
+
+	if (!rc && (out->rank != in[0]->rank ||
+		    memcmp(out->dims, in[0]->dims, out->rank * sizeof(*out->dims))))
+		return bad(c, "the slope is larger than the input");
+	return rc;
+}
+
+static int run_prelu(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	const struct view *v[] = { out, in[0], in[1] };
+
+	walk(3, v, prelu1, NULL);
+	return 0;
+}
+
+static int run_cast_like(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	cast_run(out, in[0]);
+	return 0;
+}
+
+static int shape_cast_like(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	if (!(T_CASTS >> out->type & 1))
+		return bad_shape(c, -ENOTSUP, "this type");
+	return shape_same(c, in, out);
+}
+
+/* ---- normalization --------------------------------------------------------------------- */
+
+/* p[0]: groups; f[0]: epsilon.  kind: each channel is a group. */
+static int shape_group_norm(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	const struct shape *x = in[0];
+	unsigned int i;
+
+	if (x->rank < 3)
+		return bad(c, "%u dimensions", x->rank);
+	if (!c->n->oper->kind && (c->n->a.p[0] < 1 || x->dims[1] % c->n->a.p[0]))
+		return bad(c, "%lld channels in %lld groups", (long long)x->dims[1],
+			   (long long)c->n->a.p[0]);
+	for (i = 1; i < 3; i++)
+		if (in[i]->type != SERVE_FP32 || in[i]->rank != 1 ||
+		    (in[i]->dims[0] != x->dims[1] &&
+		     (c->n->oper->kind || in[i]->dims[0] != c->n->a.p[0])))
+			return bad(c, "input %u does not have %lld elements", i, (long long)x->dims[1]);
+	return shape_same(c, in, out);
+}
+
+WIDE static void scale_row(int64_t n, float *y, const float *x, float by, float plus)
+{
+	int64_t i;
+
+	for (i = 0; i < n; i++)
+		y[i] = x[i] * by + plus;
+}
+
+WIDE static void moments(int64_t n, const float *x, double *sum, double *square)
+{
+	double s[8] = { 0 }, q[8] = { 0 }, d;
+	int64_t i, k;
+
+	for (i = 0; i + 8 <= n; i += 8)
+		for (k = 0; k < 8; k++) {
+			d = (double)x[i + k];
+			s[k] += d;
+			q[k] += d * d;
+		}
+	for (; i < n; i++) {
+		d = (double)x[i];
+		s[0] += d;
+		q[0] += d * d;
+	}
+	*sum = *square = 0;
+	for (k = 0; k < 8; k++) {
+		*sum += s[k];
+		*square += q[k];
+	}
+}
+
+static int run_group_norm(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	const float *x = (const float *)(const void *)in[0]->data;
+	const float *scale = (const float *)(const void *)in[1]->data;
+	const float *shift = (const float *)(const void *)in[2]->data;
+	float *y = (float *)(void *)out->data;
+	int64_t channels = out->dims[1], groups = n->oper->kind ? channels : n->a.p[0];
+	int64_t pixels = count(out->rank - 2, out->dims + 2), b, g, c;
+	int64_t each = groups ? channels / groups : 0, len = each * pixels;
+
+	for (b = 0; b < out->dims[0] && len; b++)
+		for (g = 0; g < groups; g++, x += len, y += len) {
+			double sum, square, mean, by;
+
+			moments(len, x, &sum, &square);
+			mean = sum / (double)len;
+			square = square / (double)len - mean * mean;
+			by = 1 / sqrt((square > 0 ? square : 0) + (double)n->a.f[0]);
+			for (c = 0; c < each; c++) {
+				int64_t at = in[1]->dims[0] == channels ? g * each + c : g;
+				int64_t at2 = in[2]->dims[0] == channels ? g * each + c : g;
+				double k = by * (double)scale[at];
+
+				scale_row(pixels, y + c * pixels, x + c * pixels, (float)k,
+					  (float)((double)shift[at2] - mean * k));
+			}
+		}
+	return 0;
+}
+
+/* p: axis, p */
+static int shape_lp_norm(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	if (c->n->a.p[1] != 1 && c->n->a.p[1] != 2)
+		return bad(c, "p is %lld", (long long)c->n->a.p[1]);
+	return shape_same_axis(c, in, out);
+}
+
+static int run_lp_norm(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	struct span s = span_of(n->a.p[0], out->rank, out->dims);
+	const float *x = (const float *)(const void *)in[0]->data;
+	float *y = (float *)(void *)out->data;
+	int64_t i, j, k, at;
+	double sum;
+
+	for (i = 0; i < s.outer; i++)
+		for (k = 0; k < s.inner; k++) {
+			sum = 0;
+			for (j = 0; j < s.n; j++) {
+				double d = (double)x[(i * s.n + j) * s.inner + k];
+
+				sum += n->a.p[1] == 1 ? fabs(d) : d * d;
+			}
+			sum = n->a.p[1] == 1 ? sum : sqrt(sum);
+			for (j = 0; j < s.n; j++) {
+				at = (i * s.n + j) * s.inner + k;
+				y[at] = sum > 0 ? (float)((double)x[at] / sum) : 0;
+			}
+		}
+	return 0;
+}
+
+static int run_hardmax(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	struct span s = span_of(n->a.p[0], out->rank, out->dims);
+	const float *x = (const float *)(const void *)in[0]->data;
+	float *y = (float *)(void *)out->data;
+	int64_t i, j, k, best;
+
+	memset(y, 0, (size_t)(s.outer * s.n * s.inner) * sizeof(*y));
+	for (i = 0; i < s.outer && s.n; i++)
+		for (k = 0; k < s.inner; k++) {
+			best = 0;
+			for (j = 1; j < s.n; j++)
+				if (x[(i * s.n + j) * s.inner + k] > x[(i * s.n + best) * s.inner + k])
+					best = j;
+			y[(i * s.n + best) * s.inner + k] = 1;
+		}
+	return 0;
+}
+
+#define LOGIC(name, kind) { name, "", 2, 2, 1, kind, BIT(BOOL), { 0 }, true, shape_each, rows_each, \
+	run_each }
+#define BITS(name, kind, attrs) { name, attrs, 2, 2, 1, kind, T_ALL_INTS, { 0 }, true, shape_each, \
+	rows_each, run_each }
+const struct oper opers_math[] = {
+	LOGIC("And", LOGIC_AND),
+	BITS("BitShift", SHIFT, "direction=LEFT|RIGHT"),
+	BITS("BitwiseAnd", BITS_AND, ""),
+	{ "BitwiseNot", "", 1, 1, 1, BITS_NOT, T_ALL_INTS, { 0 }, true, shape_same, rows_each, run_each },
+	BITS("BitwiseOr", BITS_OR, ""),
+	BITS("BitwiseXor", BITS_XOR, ""),
+	{ "CastLike", "saturate* round_mode*", 2, 2, 1, 0, T_CASTS, { OF_SECOND }, true,
+		shape_cast_like, rows_first, run_cast_like },
+	{ "GroupNormalization", "num_groups=! epsilon=~1e-5 stash_type*", 3, 3, 1, 0, BIT(FP32), { 0 },
+		false, shape_group_norm, rows_images, run_group_norm },
+	{ "Hardmax", "axis=-1", 1, 1, 1, 0, BIT(FP32), { 0 }, false, shape_same_axis, rows_axis,
+		run_hardmax },
+	{ "InstanceNormalization", "epsilon=~1e-5", 3, 3, 1, 1, BIT(FP32), { 0 }, false,
+		shape_group_norm, rows_images, run_group_norm },
+	{ "IsInf", "detect_negative=1 detect_positive=1", 1, 1, 1, IS_INF, BIT(FP32) | BIT(FP64),
+		{ IS + SERVE_BOOL }, true, shape_same, rows_each, run_each },
+	{ "IsNaN", "", 1, 1, 1, IS_NAN, BIT(FP32) | BIT(FP64), { IS + SERVE_BOOL }, true, shape_same,
+		rows_each, run_each },
+	{ "LpNormalization", "axis=-1 p=2", 1, 1, 1, 0, BIT(FP32), { 0 }, false, shape_lp_norm,
+		rows_axis, run_lp_norm },
+	{ "Mod", "fmod=0", 2, 2, 1, MOD, T_ALL_INTS | BIT(FP32), { 0 }, true, shape_mod, rows_each,
+		run_each },
+	LOGIC("Or", LOGIC_OR),
+	{ "PRelu", "", 2, 2, 1, 0, BIT(FP32), { 0 }, true, shape_prelu, rows_each, run_prelu },
+	LOGIC("Xor", LOGIC_XOR),
+	{ 0 }
+};
