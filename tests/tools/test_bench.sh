@@ -58,6 +58,13 @@ done <"$tmp/names"
 so "$tmp/all.json" 'list(f) == names and d["tool"] == "pawl bench" and not d["interrupted"]'
 so "$tmp/all.json" 'all(len(x["rounds"]) == 1 and x["least"] <= x["median"] <= x["most"] for x in f.values())'
 so "$tmp/all.json" 'all(x["rounds"][0] > 0 for x in f.values() if x["unit"] != "share" and "lag" not in x["name"])'
+# the host, and what spoils the figures, in both forms
+printed '^host +[^,].*, CPUs [0-9,-]+, of which [0-9]+ can run at a time; Linux '
+printed ' clock [a-z0-9_-]+: [0-9.]+ ns a reading'
+printed ' other programs [0-9.]+ % of the CPUs, steal [0-9.]+ %, '
+so "$tmp/all.json" 'all(0 <= d["host"][k] <= 1 for k in ("steal_share", "hiccup_share"))'
+so "$tmp/all.json" 'd["host"]["hiccup_max_ns"] > 0 and d["host"]["clock_ns"] > 0 and d["host"]["timer_slack_ns"] > 0'
+so "$tmp/all.json" 'd["warnings"] == [l[2:].rstrip() for l in open("'"$tmp/report"'", encoding="utf-8") if l[:2] == "! "]'
 so "$tmp/all.json" 'd["host"]["cpus"] >= 1 and d["rounds"] == d["rounds_planned"] == 1 and d["seed"] == 1'
 # no percentile without ten samples beyond it, and none that is out of order
 so "$tmp/all.json" 'all(p["beyond"] >= 10 for x in f.values() if "times" in x for p in x["times"]["percentiles"])'
@@ -71,6 +78,7 @@ run 0 -j -d 1s -r 2 -w 0 -S 7 -C "$cpu" requests fairness open
 cp "$tmp/out" "$tmp/one.json"
 "$pawl" bench --cpus="$cpu" --list requests fairness open | cut -d ' ' -f 1 >"$tmp/names"
 so "$tmp/one.json" 'list(f) == names and d["host"]["cpus"] == 1 and d["host"]["cpu_list"] == "'"$cpu"'"'
+so "$tmp/one.json" 'any("There is one CPU" in w for w in d["warnings"])'
 so "$tmp/one.json" 'all(len(x["rounds"]) == 2 for x in f.values()) and d["seed"] == 7'
 
 # --- compare ---
@@ -143,6 +151,22 @@ sys.exit(not (p.returncode == 1 and "! A signal ended the run." in out and "prim
               d["interrupted"] and d["figures"][0]["rounds"] and d["rounds"] < 1000))
 END
 
+# --- a limit ---
+
+# waking a sleeping thread takes longer than a microsecond
+run 1 -d 1 -r 1 -w 0 --break-us=1 --trace="$tmp/trace.json" -o "$tmp/limit.json" primitives
+if grep -q CONFIG_TRACE "$tmp/err"; then
+	echo "$self: no traces in this build"
+else
+	printed '^! primitives/[a-z-]+ took [0-9.]+ [um]s, more than --break-us permits\.$'
+	printed "^  That is the time from [0-9.]+ to [0-9.]+ us of the trace $tmp/trace.json\$"
+	so "$tmp/limit.json" 'd["break"]["ns"] > 1000 and 0 <= d["break"]["from_us"] < d["break"]["to_us"]'
+	so "$tmp/limit.json" 'any(d["break"]["from_us"] <= e.get("ts", -1) <= d["break"]["to_us"]
+		for e in json.load(open(d["break"]["trace"], encoding="utf-8"))["traceEvents"])'
+fi
+run 0 -d 1 -r 1 -w 0 --break-us=86400000000 --trace="$tmp/none.json" busy
+[ ! -e "$tmp/none.json" ] || fail 'a trace without a reason'
+
 # --- what is refused ---
 
 refused() {
@@ -153,7 +177,7 @@ refused() {
 	[ ! -s "$tmp/out" ] || fail "pawl bench $*: refused, but printed to standard output"
 }
 for option in duration=0 duration=x duration=-1 duration=2d rounds=0 rounds=1001 warmup=-1 seed=x \
-	cpus= cpus=x cpus=3-1 cpus=0, cpus=0-99999 threshold=-1 threshold=x; do
+	cpus= cpus=x cpus=3-1 cpus=0, cpus=0-99999 break-us=0 break-us=1ms threshold=-1 threshold=x; do
 	refused "'${option#*=}' is not good for --${option%%=*}" "--$option"
 done
 refused "no suite 'primitive'; there are primitives shapes metg" primitive

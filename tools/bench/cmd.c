@@ -13,6 +13,7 @@
 #include <tools/pawl/cmd.h>
 #include "suite.h"
 
+#define TRACE_EVENTS	4096u		/* of a thread */
 #define SLICE_MIN	10000000u	/* of a case in a round */
 
 static const char help_text[] =
@@ -37,6 +38,9 @@ static const char help_text[] =
 "  -C, --cpus=LIST           run on these CPUs, such as 0-3,8\n"
 "  -j, --json                print JSON instead of text\n"
 "  -o, --output-json=FILE    write the JSON to a file\n"
+"  -b, --break-us=N          end the run when a single time exceeds N us, and write a trace of\n"
+"                            what the engine did until then; all times are longer with it\n"
+"  -T, --trace=FILE          the file of that trace (pawl-bench-trace.json)\n"
 "  -l, --list                list the figures of the suites, and measure nothing\n"
 "  -c, --compare             compare the figures of A and B; the rounds of several files,\n"
 "                            separated by commas, are taken together\n"
@@ -45,8 +49,8 @@ static const char help_text[] =
 "\n"
 "Times may have a unit: us, ms or s.  pawl-bench(1) explains the figures.\n"
 "SIGINT and SIGTERM end the run, and print what was measured so far.\n"
-"Exit status: 0: measured, or nothing is worse; 1: a signal ended the run, a result was\n"
-"wrong, or, with --compare, a figure is worse or cannot be judged; 2: the command line is\n"
+"Exit status: 0: measured, or nothing is worse; 1: a signal or --break-us ended the run, a\n"
+"result was wrong, or, with --compare, a figure is worse or cannot be judged; 2: the command line is\n"
 "invalid.\n";
 
 static const struct option long_options[] = {
@@ -57,6 +61,8 @@ static const struct option long_options[] = {
 	{ "cpus", required_argument, NULL, 'C' },
 	{ "json", no_argument, NULL, 'j' },
 	{ "output-json", required_argument, NULL, 'o' },
+	{ "break-us", required_argument, NULL, 'b' },
+	{ "trace", required_argument, NULL, 'T' },
 	{ "list", no_argument, NULL, 'l' },
 	{ "compare", no_argument, NULL, 'c' },
 	{ "threshold", required_argument, NULL, 't' },
@@ -81,6 +87,7 @@ static const struct suite {
 #define NSUITES (sizeof(bench_suites) / sizeof(bench_suites[0]))
 
 bool bench_stop;
+struct limit bench_limit;
 
 /* --- what the suites use ------------------------------------------------------------- */
 
@@ -138,9 +145,8 @@ void bench_poll(const struct options *o, unsigned int *spins)
 		sched_yield();
 }
 
-struct pawl_engine *bench_engine(int workers, unsigned int window)
+struct pawl_engine *run_engine(struct run *r, int workers, unsigned int window)
 {
-	struct pawl_engine *e;
 	struct pawl_config c;
 
 	pawl_config_init(&c);
@@ -149,8 +155,49 @@ struct pawl_engine *bench_engine(int workers, unsigned int window)
 	if (window)
 		c.window = window;
 	c.max_threads = 2 * MAX_PRODUCERS + (unsigned int)c.workers;
-	bench_check(pawl_engine_create(&c, &e), "pawl_engine_create");
-	return e;
+	bench_check(pawl_engine_create(&c, &r->engine), "pawl_engine_create");
+	if (r->o->break_ns && r->c->figure[r->c->nfigures > 1]->now)
+		bench_check(pawl_trace_start(r->engine, TRACE_EVENTS), "pawl_trace_start");
+	return r->engine;
+}
+
+void run_break(struct run *r, unsigned int figure, uint64_t from, uint64_t to)
+{
+	const char *none = NULL;
+
+	if (!__atomic_compare_exchange_n(&bench_limit.figure, &none, r->c->figure[figure]->name,
+					 false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return;
+	bench_check(pawl_trace_stop(r->engine), "pawl_trace_stop");
+	bench_limit.from = from;
+	bench_limit.to = to;
+	__atomic_store_n(&bench_stop, true, __ATOMIC_RELEASE);
+}
+
+/* The trace is in the file; where in it is the time? */
+static void limit_find(const char *file)
+{
+	json_t *root = json_load_file(file, 0, NULL);
+	json_t *base = json_object_get(json_object_get(root, "otherData"), "base_ns");
+	double ns = json_is_string(base) ? strtod(json_string_value(base), NULL) :
+					   json_number_value(base);
+
+	bench_limit.from_us = ((double)bench_limit.from - ns) / 1e3;
+	bench_limit.to_us = ((double)bench_limit.to - ns) / 1e3;
+	bench_limit.traced = base != NULL;
+	json_decref(root);
+}
+
+void run_destroy(struct run *r)
+{
+	/* no other case follows: the limit has ended the run */
+	if (bench_limit.figure) {
+		if (pawl_trace_write(r->engine, r->o->trace))
+			fprintf(stderr, "%s: %s\n", BENCH_SELF, pawl_error_text());
+		else
+			limit_find(r->o->trace);
+	}
+	bench_check(pawl_engine_destroy(r->engine), "pawl_engine_destroy");
 }
 
 void bench_vars(struct pawl_engine *e, pawl_var_t *v, unsigned int n)
@@ -216,6 +263,12 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+void sort_values(double *to, const double *from, unsigned int n)
+{
+	memcpy(to, from, n * sizeof(*to));
+	qsort(to, n, sizeof(*to), by_value);
+}
+
 double median_of(const double *v, unsigned int n)
 {
 	double *sorted, m;
@@ -223,8 +276,7 @@ double median_of(const double *v, unsigned int n)
 	if (!n)
 		return NAN;
 	sorted = bench_alloc(n, sizeof(*sorted));
-	memcpy(sorted, v, n * sizeof(*sorted));
-	qsort(sorted, n, sizeof(*sorted), by_value);
+	sort_values(sorted, v, n);
 	m = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
 	free(sorted);
 	return m;
@@ -332,6 +384,7 @@ static void plan_run(struct plan *p, struct result *res)
 	unsigned int round, i;
 
 	for (round = 0; round < o->rounds; round++) {
+		host_round();
 		for (i = 0; i < p->ncases; i++) {
 			const struct bench_case *c = &p->cases[i];
 			uint64_t now = now_ns(), slice;
@@ -474,6 +527,11 @@ static bool set(struct options *o, int c, const char *arg)
 		return parse_cpus(arg);
 	case 'j': o->json = true; break;
 	case 'o': o->json_out = arg; break;
+	case 'b':
+		ok = parse_uint(arg, 1, 86400000000u, &v);
+		o->break_ns = v * 1000;
+		return ok;
+	case 'T': o->trace = arg; break;
 	case 'l': o->list = true; break;
 	case 'c': o->compare = true; break;
 	case 't': return parse_percent(arg, &o->threshold);
@@ -488,7 +546,7 @@ static int parse(struct options *o, int argc, char **argv)
 	char text[300];
 
 	optind = 0;
-	while ((c = getopt_long(argc, argv, "d:r:w:S:C:jo:lct:h", long_options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "d:r:w:S:C:jo:b:T:lct:h", long_options, NULL)) != -1) {
 		if (c == 'h') {
 			fputs(help_text, stdout);
 			return STATUS_OK;
@@ -553,9 +611,13 @@ static int measure(struct plan *p)
 	struct result res = { 0 };
 	int rc = 0;
 
+	bench_limit = (struct limit){ 0 };
 	work_clock();
 	catch_signals(before);
+	host_begin();
 	plan_run(p, &res);
+	host_end(o);
+	bench_report_judge(p);
 	release_signals(before);
 	if (o->json)
 		rc = bench_report_json(&res, NULL);
@@ -570,7 +632,7 @@ int cmd_bench(int argc, char **argv)
 {
 	struct options o = {
 		.seed = 1, .duration_ns = 40000000000u, .warmup_ns = 5000000u, .rounds = 9,
-		.threshold = 5,
+		.threshold = 5, .trace = "pawl-bench-trace.json",
 	};
 	int rc = parse(&o, argc, argv);
 	struct plan *p;

@@ -142,7 +142,7 @@ static uint64_t completed(struct pawl_engine *e)
 static void run_producers(struct run *r)
 {
 	unsigned int n = r->c->p[0];
-	struct pawl_engine *e = bench_engine((int)r->c->p[1], WINDOW);
+	struct pawl_engine *e = run_engine(r, (int)r->c->p[1], WINDOW);
 	struct producer *p = producers_new(r, e, n, VARS, 0);
 	uint64_t before, after, t0, t1;
 
@@ -160,7 +160,7 @@ static void run_producers(struct run *r)
 	run_rest(r);
 	producers_join(p, n);
 	bench_check(pawl_wait_all(e, -1, NULL), "pawl_wait_all");
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 	if (after > before)
 		r->value[0] = (double)(after - before) * 1e9 / (double)(t1 - t0);
 	producers_free(p, n);
@@ -198,7 +198,7 @@ static void *request_thread(void *arg)
 
 		slot_wait(p, s);
 		if (s->pushed >= p->r->begin) {
-			hist_add(&p->hist, s->ended - s->pushed);
+			run_time_in(p->r, 1, &p->hist, s->pushed, s->ended);
 			p->done++;
 			run_measured(p->r);
 		}
@@ -214,7 +214,7 @@ static void *request_thread(void *arg)
 static void run_requests(struct run *r)
 {
 	unsigned int n = r->c->p[0], i;
-	struct pawl_engine *e = bench_engine((int)r->c->p[1], 0);
+	struct pawl_engine *e = run_engine(r, (int)r->c->p[1], 0);
 	struct producer *p = producers_new(r, e, n, REQUESTS, work_turns(r->c->p[2]));
 	pawl_var_t shared[SHARED];
 	uint64_t done = 0;
@@ -227,7 +227,7 @@ static void run_requests(struct run *r)
 		done += p[i].done;
 		hist_merge(r->c->figure[1]->now, &p[i].hist);
 	}
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 	if (done)
 		r->value[0] = (double)done * 1e9 / (double)(r->end - r->begin);
 	producers_free(p, n);
@@ -256,7 +256,7 @@ static void *fair_thread(void *arg)
 		bench_check(pawl_wait(p->e, PAWL_WAIT_READABLE | PAWL_WAIT_NO_HELP, s->v.h, -1,
 				      NULL), "pawl_wait");
 		if (s->started >= p->r->begin) {
-			hist_add(&p->hist, s->started > s->pushed ? s->started - s->pushed : 0);
+			run_time_in(p->r, 0, &p->hist, s->pushed, s->started);
 			p->done++;
 			run_measured(p->r);
 		}
@@ -268,7 +268,7 @@ static void *fair_thread(void *arg)
 
 		bench_check(pawl_wait(p->e, PAWL_WAIT_READABLE | PAWL_WAIT_NO_HELP, s->v.h, -1,
 				      NULL), "pawl_wait");
-		hist_add(&p->hist, s->started > s->pushed ? s->started - s->pushed : 0);
+		run_time_in(p->r, 0, &p->hist, s->pushed, s->started);
 	}
 	return NULL;
 }
@@ -277,7 +277,7 @@ static void *fair_thread(void *arg)
 static void run_fairness(struct run *r)
 {
 	unsigned int n = r->c->p[0], i;
-	struct pawl_engine *e = bench_engine((int)r->c->p[1], 0);
+	struct pawl_engine *e = run_engine(r, (int)r->c->p[1], 0);
 	struct producer *p = producers_new(r, e, n, FAIR_OPS, work_turns(FAIR_NS));
 	uint64_t longest = 0, least = UINT64_MAX, sum = 0;
 
@@ -288,7 +288,7 @@ static void run_fairness(struct run *r)
 		least = p[i].done < least ? p[i].done : least;
 		sum += p[i].done;
 	}
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 	if (sum) {
 		r->value[1] = (double)longest;
 		r->value[2] = (double)least * n / (double)sum;
@@ -320,7 +320,7 @@ static void *long_thread(void *arg)
 static void run_busy(struct run *r)
 {
 	unsigned int workers = r->c->p[0];
-	struct pawl_engine *e = bench_engine((int)workers, 0);
+	struct pawl_engine *e = run_engine(r, (int)workers, 0);
 	struct producer *p = producers_new(r, e, 1, 2 * workers, work_turns(LONG_NS));
 	uint64_t t0 = 0, t1, t2;
 	struct slot s = { 0 };
@@ -339,13 +339,13 @@ static void run_busy(struct run *r)
 		t2 = now_ns();
 		if (t0 < r->begin)
 			continue;
-		run_time(r, 0, t1 - t0);
-		run_time(r, 1, t2 - t0);
+		run_time(r, 0, t0, t1);
+		run_time(r, 1, t0, t2);
 	}
 	run_measured(r);
 	run_rest(r);
 	producers_join(p, 1);
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 	producers_free(p, 1);
 }
 

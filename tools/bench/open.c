@@ -39,14 +39,14 @@ static void due_collect(struct run *r, struct due *d)
 	while (!(took = __atomic_load_n(&d->took, __ATOMIC_ACQUIRE)))
 		bench_poll(r->o, &spins);
 	if (d->at >= r->begin)
-		run_time(r, 0, took - 1);
+		run_time(r, 0, d->at, d->at + took - 1);
 	d->at = 0;
 }
 
 /* p: workers, percent of their time that the bodies need. */
 static void run_open(struct run *r)
 {
-	struct pawl_engine *e = bench_engine((int)r->c->p[0], 0);
+	struct pawl_engine *e = run_engine(r, (int)r->c->p[0], 0);
 	double gap = 1e2 * BODY_NS / (r->c->p[0] * r->c->p[1]);
 	struct due *due = bench_alloc(SLOTS, sizeof(*due));
 	pawl_var_t *v = bench_alloc(SLOTS, sizeof(*v));
@@ -71,12 +71,12 @@ static void run_open(struct run *r)
 			bench_poll(r->o, &spins);
 		bench_check(pawl_push(e, &op), "pawl_push");
 		if (due[i].at >= r->begin)
-			run_time(r, 1, t - due[i].at);
+			hist_add(r->c->figure[1]->now, t - due[i].at);
 		i = i + 1 < SLOTS ? i + 1 : 0;
 	}
 	for (k = 0; k < SLOTS; k++)
 		due_collect(r, &due[k]);
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 	free(due);
 	free(v);
 }

@@ -26,7 +26,7 @@ static int nothing(struct pawl_run *run, void *arg)
 static void run_push(struct run *r)
 {
 	unsigned int n = r->c->p[0], i;
-	struct pawl_engine *e = bench_engine(0, 0);
+	struct pawl_engine *e = run_engine(r, 0, 0);
 	pawl_var_t *v = bench_alloc(BATCH * n, sizeof(*v));
 	struct pawl_op *op = bench_alloc(BATCH, sizeof(*op));
 	struct series push = { 0 }, run = { 0 };
@@ -50,7 +50,7 @@ static void run_push(struct run *r)
 		series_add(&push, (double)(t1 - t0) / BATCH);
 		series_add(&run, (double)(t2 - t1) / BATCH);
 	}
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 	r->value[0] = series_median(&push);
 	r->value[1] = series_median(&run);
 	free(v);
@@ -67,7 +67,7 @@ static void keep_token(struct pawl_run *run, void *arg)
 /* p[0]: an op waits for each of them. */
 static void run_complete(struct run *r)
 {
-	struct pawl_engine *e = bench_engine(0, 0);
+	struct pawl_engine *e = run_engine(r, 0, 0);
 	pawl_token_t token[ASYNC];
 	pawl_var_t v[ASYNC];
 	struct series s = { 0 };
@@ -99,7 +99,7 @@ static void run_complete(struct run *r)
 			series_add(&s, (double)(t1 - t0) / ASYNC);
 		bench_check(pawl_wait_all(e, -1, NULL), "pawl_wait_all");
 	}
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 	r->value[0] = series_median(&s);
 }
 
@@ -107,7 +107,7 @@ static void run_complete(struct run *r)
 
 static void run_launch(struct run *r)
 {
-	struct pawl_engine *e = bench_engine(0, 0);
+	struct pawl_engine *e = run_engine(r, 0, 0);
 	struct series call = { 0 }, all = { 0 };
 	struct pawl_op op[NODES];
 	pawl_var_t v[NODES];
@@ -136,7 +136,7 @@ static void run_launch(struct run *r)
 		series_add(&call, (double)(t1 - t0) / LAUNCHES);
 		series_add(&all, (double)(t2 - t0) / LAUNCHES / NODES);
 	}
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 	r->value[0] = series_median(&call);
 	r->value[1] = series_median(&all);
 }
@@ -161,7 +161,7 @@ static int stamp_body(struct pawl_run *run, void *arg)
 /* From the push to the start of the body on a worker.  p[0]: the worker sleeps. */
 static void run_start(struct run *r)
 {
-	struct pawl_engine *e = bench_engine(1, 0);
+	struct pawl_engine *e = run_engine(r, 1, 0);
 	struct stamp s = { 0 };
 	struct pawl_op op;
 	pawl_var_t v;
@@ -181,17 +181,17 @@ static void run_start(struct run *r)
 		while (!(t1 = __atomic_load_n(&s.at, __ATOMIC_ACQUIRE)))
 			bench_poll(r->o, &spins);
 		if (t0 >= r->begin)
-			run_time(r, 0, t1 > t0 ? t1 - t0 : 0);
+			run_time(r, 0, t0, t1);
 		bench_check(pawl_wait_all(e, -1, NULL), "pawl_wait_all");
 	}
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 }
 
 /* From the end of a body on a worker to the return of a wait.  p[0]: ns of the body. */
 static void run_return(struct run *r)
 {
 	struct stamp s = { .turns = work_turns(r->c->p[0]) };
-	struct pawl_engine *e = bench_engine(1, 0);
+	struct pawl_engine *e = run_engine(r, 1, 0);
 	struct pawl_op op;
 	pawl_var_t v;
 	uint64_t t0 = 0, t1, t2;
@@ -207,16 +207,16 @@ static void run_return(struct run *r)
 		t2 = now_ns();
 		t1 = __atomic_load_n(&s.at, __ATOMIC_ACQUIRE);
 		if (t0 >= r->begin)
-			run_time(r, 0, t2 > t1 ? t2 - t1 : 0);
+			run_time(r, 0, t1, t2);
 	}
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 }
 
 /* From the end of a body on a worker until an event loop has its completion. */
 static void run_event(struct run *r)
 {
 	struct stamp s = { .turns = work_turns(r->c->p[0]) };
-	struct pawl_engine *e = bench_engine(1, 0);
+	struct pawl_engine *e = run_engine(r, 1, 0);
 	struct pawl_completion c;
 	struct pollfd p;
 	struct pawl_op op;
@@ -245,9 +245,9 @@ static void run_event(struct run *r)
 		t2 = now_ns();
 		t1 = __atomic_load_n(&s.at, __ATOMIC_ACQUIRE);
 		if (t0 >= r->begin)
-			run_time(r, 0, t2 > t1 ? t2 - t1 : 0);
+			run_time(r, 0, t1, t2);
 	}
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 }
 
 void plan_primitives(struct plan *p)

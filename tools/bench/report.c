@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The figures as text and as JSON. */
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "suite.h"
@@ -58,6 +59,49 @@ static void least_most(const struct figure *f, double *least, double *most)
 	}
 }
 
+/* The middle half of the rounds, as a part of the median. */
+static double spread(const struct figure *f)
+{
+	double *v, half;
+	unsigned int n = f->rounds;
+
+	if (n < 4)
+		return 0;
+	v = bench_alloc(n, sizeof(*v));
+	sort_values(v, f->round, n);
+	half = v[n - 1 - n / 4] - v[n / 4];
+	free(v);
+	return half / median_of(f->round, n);
+}
+
+#define SPREAD	0.1
+#define LAG	0.2		/* of the time, both at p99 */
+
+void bench_report_judge(const struct plan *p)
+{
+	unsigned int i, n = 0, all = 0;
+	uint64_t time, lag, beyond;
+
+	for (i = 0; i < p->nfigures; i++) {
+		all += p->figures[i]->rounds > 0;
+		n += spread(p->figures[i]) > SPREAD;
+	}
+	if (n)
+		host_warn("Of %u of %u figures, those with ~, the middle half of the rounds spreads "
+			  "over more than %.0f %%.", n, all, SPREAD * 100);
+	for (i = 0; i < p->ncases; i++) {
+		const struct bench_case *c = &p->cases[i];
+
+		if (c->nfigures < 2 || !strstr(c->figure[1]->name, "/lag") ||
+		    !level_value(c->figure[0]->hist, 2, &time, &beyond) ||
+		    !level_value(c->figure[1]->hist, 2, &lag, &beyond) ||
+		    (double)lag < LAG * (double)time)
+			continue;
+		host_warn("%s: the lag of this program is %.0f %% of the time, both at p99: that is "
+			  "not the engine's.", c->name, (double)lag / (double)time * 100);
+	}
+}
+
 /* --- text ------------------------------------------------------------------------------ */
 
 static void text_figure(const struct figure *f)
@@ -66,10 +110,10 @@ static void text_figure(const struct figure *f)
 	double least, most;
 
 	least_most(f, &least, &most);
-	printf("%-30s %10s %10s %10s\n", f->name,
+	printf("%-30s %10s %10s %10s%s\n", f->name,
 	       bench_value(f->unit, median_of(f->round, f->rounds), a, sizeof(a)),
 	       bench_value(f->unit, least, b, sizeof(b)),
-	       bench_value(f->unit, most, c, sizeof(c)));
+	       bench_value(f->unit, most, c, sizeof(c)), spread(f) > SPREAD ? " ~" : "");
 }
 
 static void text_hist(const struct figure *f)
@@ -91,6 +135,7 @@ void bench_report_text(const struct result *r)
 	const struct plan *p = r->plan;
 	bool head = false;
 	unsigned int i;
+	char text[32];
 	size_t k;
 
 	printf("pawl     %s\n", pawl_version());
@@ -115,7 +160,15 @@ void bench_report_text(const struct result *r)
 	}
 	if (head)
 		printf("-: fewer than %u times are beyond this percentile.\n", BEYOND);
-	if (r->interrupted)
+	host_text_warnings();
+	if (bench_limit.figure)
+		printf("! %s took %s, more than --break-us permits.\n", bench_limit.figure,
+		       bench_value(UNIT_NS, (double)(bench_limit.to - bench_limit.from), text,
+				   sizeof(text)));
+	if (bench_limit.traced)
+		printf("  That is the time from %.3f to %.3f us of the trace %s\n",
+		       bench_limit.from_us, bench_limit.to_us, p->o->trace);
+	if (!bench_limit.figure && r->interrupted)
 		printf("! A signal ended the run.\n");
 }
 
@@ -147,10 +200,10 @@ static json_t *json_figure(const struct figure *f)
 	for (i = 0; i < f->rounds; i++)
 		json_array_append_new(rounds, json_real(f->round[i]));
 	least_most(f, &least, &most);
-	j = json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:o}", "name", f->name, "what", f->what,
+	j = json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:o}", "name", f->name, "what", f->what,
 		      "unit", units[f->unit], "better", f->unit == UNIT_NS ? "less" : "more",
 		      "median", median_of(f->round, f->rounds), "least", least, "most", most,
-		      "rounds", rounds);
+		      "spread", spread(f), "rounds", rounds);
 	if (f->hist)
 		json_object_set_new(j, "times", json_hist(f->hist));
 	return j;
@@ -167,11 +220,19 @@ int bench_report_json(const struct result *r, const char *file)
 	for (i = 0; i < r->plan->nfigures; i++)
 		if (r->plan->figures[i]->rounds)
 			json_array_append_new(figures, json_figure(r->plan->figures[i]));
-	root = json_pack("{s:s, s:i, s:s, s:o, s:i, s:i, s:f, s:I, s:b, s:o}", "tool", BENCH_SELF,
+	root = json_pack("{s:s, s:i, s:s, s:o, s:i, s:i, s:f, s:I, s:b, s:o, s:o}", "tool", BENCH_SELF,
 			 "schema_version", 1, "version", pawl_version(), "host", host_json(o),
 			 "rounds", (int)r->rounds, "rounds_planned", (int)o->rounds, "seconds",
 			 r->seconds, "seed", (json_int_t)o->seed, "interrupted", r->interrupted,
-			 "figures", figures);
+			 "warnings", host_warnings(), "figures", figures);
+	if (bench_limit.figure)
+		json_object_set_new(root, "break", json_pack(
+			"{s:s, s:I}", "figure", bench_limit.figure, "ns",
+			(json_int_t)(bench_limit.to - bench_limit.from)));
+	if (bench_limit.traced)
+		json_object_update_new(json_object_get(root, "break"), json_pack(
+			"{s:s, s:f, s:f}", "trace", o->trace, "from_us", bench_limit.from_us,
+			"to_us", bench_limit.to_us));
 	if (f && root)
 		rc = json_dumpf(root, f, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	if (f && !rc)

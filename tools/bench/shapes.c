@@ -63,7 +63,7 @@ static double work_run(struct pawl_engine *e, struct work *w, const pawl_var_t *
 static void run_shape(struct run *r)
 {
 	struct work *w = work_make(r->c->text, OPS, r->seed);
-	struct pawl_engine *e = bench_engine(-1, 0);
+	struct pawl_engine *e = run_engine(r, -1, 0);
 	pawl_var_t *v = work_vars(e, w);
 	struct series s = { 0 };
 	uint64_t t = 0;
@@ -78,7 +78,7 @@ static void run_shape(struct run *r)
 			series_add(&s, ns);
 		t = now_ns();
 	}
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 	r->value[0] = series_median(&s);
 	free(v);
 	work_free(w);
@@ -126,7 +126,7 @@ static double efficiency(struct run *r, struct pawl_engine *e, struct work *w,
 static void run_metg(struct run *r)
 {
 	struct work *w = work_make("stencil", OPS, r->seed);
-	struct pawl_engine *e = bench_engine((int)r->c->p[0] - 1, 0);
+	struct pawl_engine *e = run_engine(r, (int)r->c->p[0] - 1, 0);
 	pawl_var_t *v = work_vars(e, w);
 	double ns, eff, last_ns = 0, last_eff = 0;
 	uint64_t step;
@@ -151,7 +151,7 @@ static void run_metg(struct run *r)
 		last_eff = eff;
 	}
 	bench_grain = 0;
-	bench_check(pawl_engine_destroy(e), "pawl_engine_destroy");
+	run_destroy(r);
 	free(v);
 	work_free(w);
 }

@@ -37,7 +37,8 @@ struct options {
 	unsigned int cpus;		/* that the affinity mask and the quota permit */
 	const char *cpu_list;
 	bool json, list, compare;
-	const char *json_out;
+	const char *json_out, *trace;
+	uint64_t break_ns;		/* 0: no limit */
 	double threshold;		/* --compare: percent */
 };
 
@@ -81,6 +82,7 @@ struct plan {
 struct run {
 	const struct options *o;
 	const struct bench_case *c;
+	struct pawl_engine *engine;
 	uint64_t seed;
 	uint64_t slice_ns;
 	uint64_t begin, end;		/* of the measured time, set by run_begin() */
@@ -145,10 +147,33 @@ static inline void run_measured(struct run *r)
 	__atomic_store_n(&r->measured, true, __ATOMIC_RELAXED);
 }
 
-/* Add a single time to a figure of the case. */
-static inline void run_time(const struct run *r, unsigned int figure, uint64_t ns)
+/* The time that exceeded --break-us; figure is NULL before. */
+struct limit {
+	const char *figure;		/* atomic */
+	uint64_t from, to;
+	bool traced;			/* these are times of the trace */
+	double from_us, to_us;
+};
+
+extern struct limit bench_limit;
+
+/* The time is beyond the limit: end the trace, and the run.  Any thread. */
+void run_break(struct run *r, unsigned int figure, uint64_t from, uint64_t to);
+
+/* Add a single time to a figure of the case, by way of a histogram of the thread. */
+static inline void run_time_in(struct run *r, unsigned int figure, struct hist *h, uint64_t from,
+			       uint64_t to)
 {
-	hist_add(r->c->figure[figure]->now, ns);
+	uint64_t ns = to > from ? to - from : 0;
+
+	hist_add(h, ns);
+	if (r->o->break_ns && ns > r->o->break_ns)
+		run_break(r, figure, from, to);
+}
+
+static inline void run_time(struct run *r, unsigned int figure, uint64_t from, uint64_t to)
+{
+	run_time_in(r, figure, r->c->figure[figure]->now, from, to);
 }
 
 /* The values of one run, for their median. */
@@ -161,12 +186,17 @@ void series_add(struct series *s, double v);
 /* Returns NAN if there is none.  Frees the series. */
 double series_median(struct series *s);
 double median_of(const double *v, unsigned int n);
+void sort_values(double *to, const double *from, unsigned int n);
 
 void bench_check(int err, const char *what);
 void *bench_alloc(size_t n, size_t size);
 
-/* workers below 0: the default.  window 0: the default. */
-struct pawl_engine *bench_engine(int workers, unsigned int window);
+/*
+ * The engine of the case.  workers below 0: the default.  window 0: the default.  With
+ * --break-us it has a trace.
+ */
+struct pawl_engine *run_engine(struct run *r, int workers, unsigned int window);
+void run_destroy(struct run *r);
 void bench_vars(struct pawl_engine *e, pawl_var_t *v, unsigned int n);
 /* An op that writes one var. */
 struct pawl_op bench_write(pawl_fn fn, void *arg, const pawl_var_t *v);
@@ -193,18 +223,27 @@ struct result {
 	const struct plan *plan;
 	unsigned int rounds;		/* those that are complete */
 	double seconds;
-	bool interrupted;
+	bool interrupted;		/* by a signal, or the limit */
 };
 
 void bench_report_text(const struct result *r);
 /* Write to the file, or if it is NULL to standard output.  0 or -1, after a message. */
 int bench_report_json(const struct result *r, const char *file);
+/* Add the warnings that concern single figures. */
+void bench_report_judge(const struct plan *p);
 /* A value of this unit, for people. */
 const char *bench_value(enum unit unit, double v, char *text, size_t size);
 
 /* host.c */
+void host_begin(void);
+void host_round(void);
+void host_end(const struct options *o);
+/* Something spoils a figure. */
+void host_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 json_t *host_json(const struct options *o);
+json_t *host_warnings(void);
 void host_text(const struct options *o);
+void host_text_warnings(void);
 
 /* compare.c: an exit status.  before and after: files, separated by commas. */
 int bench_compare(const struct options *o, const char *before, const char *after);
