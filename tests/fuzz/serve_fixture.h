@@ -62,6 +62,7 @@ static void serve_start(void)
 
 	sv = calloc(1, sizeof(*sv));
 	l = &sv->loops[0];
+	sv->control = sv->metrics = true;
 	sv->cfg = (struct config){ .loops = 1,
 				   .workers = 1,
 				   .max_connections = 10,

@@ -31,6 +31,8 @@ static const char help_text[] =
 "                           --port is 0)\n"
 "  -i, --io-threads=N       threads for connections (1)\n"
 "  -w, --workers=N          threads that run layers (number of CPUs, less one)\n"
+"      --admin=ADDRESS      loads, traces and metrics have this address of their own:\n"
+"                           HOST:PORT or unix:PATH\n"
 "      --onnxruntime=PATH   its library, or a folder or environment of Python that has it\n"
 "      --backend=WHICH      auto, native, or onnxruntime for all models (auto)\n"
 "      --ready=WHICH        models that health/ready needs: any or all (all)\n"
@@ -49,6 +51,7 @@ static const struct option long_options[] = {
 	{ "io-threads", required_argument, NULL, 'i' },
 	{ "workers", required_argument, NULL, 'w' },
 	{ "ready", required_argument, NULL, 'y' },
+	{ "admin", required_argument, NULL, 'a' },
 	{ "onnxruntime", required_argument, NULL, 'o' },
 	{ "backend", required_argument, NULL, 'b' },
 	{ "help", no_argument, NULL, 'h' },
@@ -58,7 +61,7 @@ static const struct option long_options[] = {
 /* Where a value of a key goes, and what it may be. */
 struct key {
 	const char *name;
-	enum { TEXT, WORDS, UINT, PORT, READY, BACKEND, U64, SECONDS, MILLISECONDS, MICROSECONDS,
+	enum { TEXT, WORDS, UINT, PORT, READY, CONTROL, ADMIN, BACKEND, U64, SECONDS, MILLISECONDS, MICROSECONDS,
 	       SIZES } kind;
 	size_t at;
 	uint64_t min, max;
@@ -68,8 +71,12 @@ struct key {
 static const struct key server_keys[] = {
 	{ "repository", TEXT, SERVER(repository), 0, 0 },
 	{ "host", TEXT, SERVER(host), 0, 0 },
-	{ "token", TEXT, SERVER(token), 0, 0 },
-	{ "token_file", TEXT, SERVER(token_file), 0, 0 },
+	{ "admin", ADMIN, SERVER(admin), 0, 0 },
+	{ "control", CONTROL, SERVER(control), 0, 0 },
+	{ "token", TEXT, SERVER(token[TOKEN_INFER]), 0, 0 },
+	{ "token_file", TEXT, SERVER(token_file[TOKEN_INFER]), 0, 0 },
+	{ "admin_token", TEXT, SERVER(token[TOKEN_ADMIN]), 0, 0 },
+	{ "admin_token_file", TEXT, SERVER(token_file[TOKEN_ADMIN]), 0, 0 },
 	{ "port", UINT, SERVER(port), 0, 65535 },
 	{ "grpc_port", PORT, SERVER(grpc_port), 0, 65535 },
 	{ "ready", READY, SERVER(ready_any), 0, 1 },
@@ -107,6 +114,7 @@ static const struct key model_keys[] = {
 	{ "provider", WORDS, MODEL(provider), 0, 0 },
 };
 
+#define FREE_FDS 64u			/* descriptors that clients leave */
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static char error[1024];		/* the first one */
@@ -164,6 +172,20 @@ static bool parse_sizes(struct model_conf *conf, const struct key *k, const char
 	return true;
 }
 
+/* HOST:PORT, with brackets around a HOST of IPv6, or unix:PATH. */
+static bool good_admin(const char *value)
+{
+	const char *colon = strrchr(value, ':');
+	uint64_t port;
+
+	if (strlen(value) > 250)
+		return false;
+	if (!strncmp(value, "unix:", 5))
+		return value[5];
+	return colon && colon > value && parse_number(colon + 1, 0, 65535, &port) &&
+		(*value == '[' ? colon[-1] == ']' : !memchr(value, ':', (size_t)(colon - value)));
+}
+
 static const char *const backends[] = { "auto", "native", "onnxruntime" };
 
 /* Set one key.  Returns whether the value is good. */
@@ -176,6 +198,12 @@ static bool set(const struct key *k, void *base, const char *value)
 
 	if (k->kind == TEXT)
 		return *value && set_text((char **)(void *)at, value);
+	if (k->kind == ADMIN)
+		return good_admin(value) && set_text((char **)(void *)at, value);
+	if (k->kind == CONTROL) {
+		*(unsigned int *)(void *)at = strcmp(value, "on") ? CONTROL_OFF : CONTROL_ON;
+		return !strcmp(value, "on") || !strcmp(value, "off");
+	}
 	if (k->kind == SIZES)
 		return parse_sizes(base, k, value);
 	if (k->kind == WORDS)
@@ -275,8 +303,9 @@ static int set_key(struct section *s, const char *name, const char *value)
 	*s->seen |= 1u << i;
 	/* a secret is not repeated in a message */
 	if (!set(&s->keys[i], s->base, value))
-		return strcmp(name, "token") ? bad("'%s' is not good for %s", value, name) :
-					       bad("the value is not good for token");
+		return strcmp(name, "token") && strcmp(name, "admin_token") ?
+			bad("'%s' is not good for %s", value, name) :
+			bad("the value is not good for %s", name);
 	return 0;
 }
 
@@ -348,18 +377,20 @@ static int read_file(struct config *cfg)
 }
 
 /* The token of a file is its only line. */
-static int read_token(struct config *cfg)
+static int read_token(struct config *cfg, unsigned int which)
 {
+	char **token = &cfg->token[which], *file = cfg->token_file[which];
 	char text[TOKEN_MAX + 3] = "";
 	const char *p;
 	FILE *f;
 
-	if (cfg->token_file) {
-		if (cfg->token)
-			return bad("token and token_file exclude each other");
-		f = fopen(cfg->token_file, "re");
+	if (file) {
+		if (*token)
+			return bad("%stoken and %stoken_file exclude each other",
+				   which ? "admin_" : "", which ? "admin_" : "");
+		f = fopen(file, "re");
 		if (!f || (!fgets(text, sizeof(text), f) && ferror(f))) {
-			bad("%s: %s", cfg->token_file, strerror(errno));
+			bad("%s: %s", file, strerror(errno));
 			if (f)
 				fclose(f);
 			return STATUS_USAGE;
@@ -367,15 +398,15 @@ static int read_token(struct config *cfg)
 		if (fgetc(f) != EOF)
 			strcpy(text, " ");
 		fclose(f);
-		if (!set_text(&cfg->token, trimmed(text)))
+		if (!set_text(token, trimmed(text)))
 			return bad("out of memory");
 	}
-	for (p = cfg->token; p && *p > ' ' && *p < 0x7f; p++)
+	for (p = *token; p && *p > ' ' && *p < 0x7f; p++)
 		;
 	/* what no header could have would refuse all requests */
-	if (cfg->token && (!*cfg->token || *p || strlen(cfg->token) > TOKEN_MAX))
+	if (*token && (!**token || *p || strlen(*token) > TOKEN_MAX))
 		return bad("%s%sthe token has to be one word of 1 to %d visible ASCII characters",
-			   cfg->token_file ? cfg->token_file : "", cfg->token_file ? ": " : "",
+			   file ? file : "", file ? ": " : "",
 			   TOKEN_MAX);
 	return 0;
 }
@@ -402,6 +433,7 @@ static int option(struct config *cfg, int c)
 					      ['i'] = "io_threads",
 					      ['w'] = "workers",
 					      ['o'] = "onnxruntime",
+					      ['a'] = "admin",
 					      ['y'] = "ready" };
 	size_t i;
 
@@ -453,7 +485,10 @@ static int parse(struct config *cfg, int argc, char **argv)
 		return bad("--repository is missing");
 	if (cfg->grpc_port == GRPC_DEFAULT)
 		cfg->grpc_port = cfg->port ? 8001 : 0;
-	rc = read_token(cfg);
+	for (i = 0; !rc && i < TOKENS; i++)
+		rc = read_token(cfg, i);
+	if (!rc && cfg->token[TOKEN_ADMIN] && !cfg->admin)
+		rc = bad("an admin_token needs --admin");
 	if (!rc)
 		rc = check_model(&cfg->model, "");
 	/* a backend must not share runs because of a default */
@@ -470,6 +505,7 @@ static void limit_connections(struct config *cfg)
 	rlim_t want = (rlim_t)cfg->max_connections + 256;
 	struct rlimit rl;
 
+	cfg->free_fd = INT_MAX;
 	if (getrlimit(RLIMIT_NOFILE, &rl))
 		return;
 	if (rl.rlim_cur < want) {
@@ -481,6 +517,10 @@ static void limit_connections(struct config *cfg)
 	if (rl.rlim_cur != RLIM_INFINITY && rl.rlim_cur < want)
 		cfg->max_connections =
 			rl.rlim_cur > 512 ? (unsigned int)rl.rlim_cur - 256 : 256;
+	/* some are left for the administrator, and for files */
+	if (rl.rlim_cur < INT_MAX)
+		cfg->free_fd = (int)(rl.rlim_cur - (rl.rlim_cur < 4 * FREE_FDS ?
+						    rl.rlim_cur / 4 : FREE_FDS));
 }
 
 static int defaults(struct config *cfg)
@@ -497,10 +537,15 @@ static int defaults(struct config *cfg)
 
 void config_free(struct config *cfg)
 {
+	unsigned int i;
+
 	free(cfg->repository);
 	free(cfg->host);
-	free(cfg->token);
-	free(cfg->token_file);
+	free(cfg->admin);
+	for (i = 0; i < TOKENS; i++) {
+		free(cfg->token[i]);
+		free(cfg->token_file[i]);
+	}
 	free(cfg->onnxruntime);
 	free(cfg->file);
 	free(cfg->named);
@@ -516,6 +561,8 @@ static const char *fixed(const struct config *a, const struct config *b)
 {
 	return !same_text(a->repository, b->repository) ? "repository" :
 		!same_text(a->host, b->host) ? "host" :
+		!same_text(a->admin, b->admin) ? "admin" :
+		a->control != b->control ? "control" :
 		!same_text(a->onnxruntime, b->onnxruntime) ? "onnxruntime" :
 		b->port && a->port != b->port ? "port" :
 		b->grpc_port && a->grpc_port != b->grpc_port ? "grpc_port" :
@@ -524,7 +571,7 @@ static const char *fixed(const struct config *a, const struct config *b)
 		a->max_header != b->max_header ? "max_header" : NULL;
 }
 
-int config_reload(struct config *cfg, int argc, char **argv, char **token)
+int config_reload(struct config *cfg, int argc, char **argv, char *token[TOKENS])
 {
 	const char *key = NULL;
 	struct config new;
@@ -560,9 +607,9 @@ int config_reload(struct config *cfg, int argc, char **argv, char **token)
 	cfg->named = new.named;
 	cfg->nnamed = new.nnamed;
 	new.named = NULL;
-	*token = cfg->token;
-	cfg->token = new.token;
-	new.token = NULL;
+	memcpy(token, cfg->token, sizeof(cfg->token));
+	memcpy(cfg->token, new.token, sizeof(cfg->token));
+	memset(new.token, 0, sizeof(new.token));
 	config_free(&new);
 	log_line("info", "config", "file", cfg->file ? cfg->file : "", NULL);
 	return 0;

@@ -40,6 +40,7 @@
 #define LINGER_NS	2000000000u
 #define ZIP_LEAST	1024u		/* bytes of an answer that is compressed */
 #define H2_TICK_NS	1000000000u
+#define MAX_ADMIN	64u		/* connections of the administrator */
 #define TURN_WORK	32		/* requests, and receptions of 64 KiB, of a connection in a turn */
 #define TURN_SEND	(1u << 20)	/* bytes that it sends in a turn, about */
 
@@ -97,7 +98,7 @@ static int on_begin(http_parser *p)
 	*c->host = *c->origin = 0;
 	c->headed = false;
 	c->hosts = c->encodings = 0;
-	c->authorized = !c->loop->token;
+	c->authorized = !c->loop->token[c->admin];
 	c->secrets = c->loop->secrets;
 	c->json_length = -1;
 	begin(c);
@@ -136,7 +137,7 @@ static bool same_secret(const char *a, const char *b)
 
 bool conn_authorized(struct conn *c, const char *authorization)
 {
-	const char *token = c->loop->token;
+	const char *token = c->loop->token[c->admin];
 
 	return !token || (!strncasecmp(authorization, "Bearer ", 7) &&
 			  same_secret(authorization + 7, token));
@@ -850,6 +851,7 @@ void conn_close(struct conn *c)
 		buf_put(l, &c->rest);
 		buf_put(l, &c->out);
 		l->nconns--;
+		l->nadmin -= c->admin;
 		if (c->h2)
 			h2_closed(c);
 		else
@@ -897,7 +899,7 @@ static void refuse_connection(int fd, unsigned int kind)
 		"{\"error\":\"too many connections\"}";
 
 	/* a client of gRPC takes a closed connection as UNAVAILABLE */
-	if (kind == LISTEN_HTTP)
+	if (kind != LISTEN_GRPC)
 		(void)!send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 	close(fd);
 }
@@ -913,6 +915,7 @@ struct conn *conn_open(struct loop *l, int fd, unsigned int kind)
 	c->fd = fd;
 	c->timer = TIMER_NONE;
 	c->keep = true;
+	c->admin = kind == LISTEN_ADMIN;
 	http_parser_init(&c->parser, HTTP_REQUEST);
 	c->parser.data = c;
 	ev.data.ptr = c;
@@ -923,13 +926,23 @@ struct conn *conn_open(struct loop *l, int fd, unsigned int kind)
 		return NULL;
 	}
 	l->nconns++;
+	l->nadmin += c->admin;
 	conn_timer(c, kind == LISTEN_GRPC ? TIMER_H2 : TIMER_IDLE);
 	return c;
 }
 
-void conn_accept(struct loop *l, unsigned int kind, unsigned int most)
+/* The administrator has connections and descriptors that other clients cannot use up. */
+static bool has_room(const struct loop *l, unsigned int kind, int fd)
 {
 	const struct config *cfg = &l->sv->cfg;
+	unsigned int most = (load_relaxed(&cfg->max_connections) + cfg->loops - 1) / cfg->loops;
+
+	return kind == LISTEN_ADMIN ? l->nadmin < MAX_ADMIN :
+		l->nconns - l->nadmin < most && (!cfg->free_fd || fd < cfg->free_fd);
+}
+
+void conn_accept(struct loop *l, unsigned int kind, unsigned int most)
+{
 	int fd, on = 1;
 
 	while (most-- > 0) {
@@ -946,8 +959,7 @@ void conn_accept(struct loop *l, unsigned int kind, unsigned int most)
 			return;
 		}
 		add_relaxed(&l->sv->connections, 1);
-		if (l->nconns >= (load_relaxed(&cfg->max_connections) + cfg->loops - 1) /
-		    cfg->loops) {
+		if (!has_room(l, kind, fd)) {
 			refuse_connection(fd, kind);
 			continue;
 		}

@@ -544,6 +544,11 @@ static void control_done(struct msg *msg)
 
 static void control(struct call *k, enum control_what what, const char *name, bool ready)
 {
+	if (what != CONTROL_INDEX && !k->c->loop->sv->control) {
+		call_end(k, GRPC_PERMISSION_DENIED, "loads are not served at this address: see "
+			 "--admin and control in pawl-serve(1)");
+		return;
+	}
 	k->control_done.fn = control_done;
 	k->control_done.arg = k;
 	k->control = control_begin(k->c->loop, what, name, ready, &k->control_done);

@@ -80,7 +80,7 @@ static struct call *call_new(struct conn *c, int32_t id)
 	memset(k, 0, sizeof(*k));
 	k->c = c;
 	k->id = id;
-	k->authorized = !l->token;
+	k->authorized = !l->token[TOKEN_INFER];
 	k->read_ns = l->clock;
 	k->next = c->h2->calls;
 	if (k->next)

@@ -185,6 +185,11 @@ static void control(struct conn *c, enum control_what what, const char *name)
 	json_error_t err;
 	json_t *o = NULL;
 
+	if (what != CONTROL_INDEX && !c->admin && !c->loop->sv->control) {
+		conn_error(c, 403, "loads, unloads and traces are not served at this address: see "
+			   "--admin and control in pawl-serve(1)");
+		return;
+	}
 	/* a tree of JSON is many times as large as its text */
 	if (c->body.n > MAX_CONTROL) {
 		conn_error(c, 413, "the body is too large");
@@ -428,7 +433,7 @@ static const char *foreign(const struct conn *c)
 	    c->site == SITE_SAME)
 		return NULL;
 	/* a page of another site does not have the token */
-	if (c->site == SITE_UNKNOWN && (!*c->origin || c->loop->token))
+	if (c->site == SITE_UNKNOWN && (!*c->origin || c->loop->token[c->admin]))
 		return NULL;
 	if (c->site == SITE_OTHER || !origin || strcasecmp(origin + 3, c->host))
 		return "a page of another site may not use this server";
@@ -446,7 +451,9 @@ void route(struct conn *c)
 	n = split(url, part);
 	if (!n) {
 		/* without the token: the page asks for it */
-		if (method(c, HTTP_GET))
+		if (!c->admin && !c->loop->sv->metrics)
+			conn_error(c, 403, "the page is at the address of --admin");
+		else if (method(c, HTTP_GET))
 			page_answer(c);
 		return;
 	}
@@ -472,7 +479,9 @@ void route(struct conn *c)
 		return;
 	}
 	if (n == 1 && !strcmp(part[0], "metrics")) {
-		if (method(c, HTTP_GET))
+		if (!c->admin && !c->loop->sv->metrics)
+			conn_error(c, 403, "the metrics are at the address of --admin");
+		else if (method(c, HTTP_GET))
 			stats_metrics(c);
 		return;
 	}

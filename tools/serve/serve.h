@@ -50,7 +50,8 @@
 #define MAX_LOOPS	64
 #define MAX_PREFERRED	8
 #define LEVELS		8		/* of priority */
-enum { LISTEN_HTTP, LISTEN_GRPC, LISTENERS };
+enum { LISTEN_HTTP, LISTEN_GRPC, LISTEN_ADMIN, LISTENERS };
+enum { TOKEN_INFER, TOKEN_ADMIN, TOKENS };	/* of the address for inference, of --admin */
 #define NAME_MAX_LEN	127
 enum { WORKERS, LIGHT, ENGINES };	/* engines: light.c says why there are two */
 
@@ -84,7 +85,10 @@ struct named_conf {
 
 /* A: those that a SIGHUP may change, while loops read them. */
 struct config {
-	char *repository, *host, *token, *token_file, *file, *onnxruntime;
+	char *repository, *host, *admin, *file, *onnxruntime;
+	char *token[TOKENS], *token_file[TOKENS];
+	enum { CONTROL_LOCAL, CONTROL_ON, CONTROL_OFF } control; /* at the address for inference */
+	int free_fd;			/* connections have smaller descriptors, but for --admin */
 	unsigned int port, grpc_port, loops, workers;
 	unsigned int ready_any;		/* ready with one model that serves */
 	unsigned int max_connections, max_header;
@@ -100,10 +104,10 @@ struct config {
 #define TOKEN_MAX 300
 /*
  * Read the file and the options again.  Returns 0, or a negative errno if they are not good, or
- * change what needs a restart; the log says what, and nothing is changed.  Otherwise *token is
- * that of the loops before, which is to be freed when they have the new one.
+ * change what needs a restart; the log says what, and nothing is changed.  Otherwise token has
+ * those of the loops before, which are to be freed when they have the new ones.
  */
-int config_reload(struct config *cfg, int argc, char **argv, char **token);
+int config_reload(struct config *cfg, int argc, char **argv, char *token[TOKENS]);
 void config_free(struct config *cfg);
 
 /* Values of grpc_port that are no ports. */
@@ -360,6 +364,7 @@ struct conn {
 	char url[512], field[40], value[320];
 	unsigned int nurl, nfield, nvalue;
 	bool in_value, authorized;
+	bool admin;			/* I: it came to the address for the administrator */
 	unsigned char encoding, accepts; /* of the body, of the answer (zip.h) */
 	/* framing (frame.c) */
 	bool headed;			/* the head has arrived, but for its last byte */
@@ -591,7 +596,7 @@ struct loop {
 	struct conn *all_dead, *again;
 	uint64_t turn;
 	struct request *free_requests;
-	unsigned int nconns;
+	unsigned int nconns, nadmin;	/* nadmin of them came to the address for the administrator */
 	u64 busy;			/* connections that wait for an answer */
 	/* free buffers, by power of two; least: of n since the last look */
 	struct { void *first; size_t n, least; } bufs[24];
@@ -600,8 +605,8 @@ struct loop {
 	char *scratch;
 	struct msg publish, stop, force, took, drained;
 	const struct table *next_table;
-	const char *token, *next_token;	/* NULL: none */
-	unsigned int secrets;		/* how often the token has changed */
+	const char *token[TOKENS], *next_token[TOKENS];	/* NULL: none */
+	unsigned int secrets;		/* how often a token has changed */
 	struct trace *trace, *next_trace;	/* of the loop, of the main thread */
 	bool draining, exiting, listening_paused[LISTENERS], report;
 	struct conn *flush;		/* of HTTP/2, which have something to send */
@@ -618,6 +623,8 @@ struct server {
 	char **argv;
 	struct pawl_engine *e[ENGINES];
 	struct port port;		/* of the main thread */
+	char admin[300];		/* I: where the administrator's address is, or "none" */
+	bool control, metrics;		/* I: also at the address for inference */
 	struct loop loops[MAX_LOOPS];
 	unsigned int took, drained; /* main: loops that have the new table, that are empty */
 	u32 closing;			/* A: SIGTERM has arrived: answers end connections */

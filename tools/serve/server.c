@@ -26,6 +26,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -61,8 +62,8 @@ static void take(struct msg *m)
 	struct loop *l = m->arg;
 
 	l->table = l->next_table;
-	l->secrets += l->token != l->next_token;
-	l->token = l->next_token;
+	l->secrets += memcmp(l->token, l->next_token, sizeof(l->token)) != 0;
+	memcpy(l->token, l->next_token, sizeof(l->token));
 	l->trace = l->next_trace;
 	h2_told(l);
 	port_send(&l->sv->port, &l->took, counted, &l->sv->took);
@@ -218,6 +219,8 @@ static void *loop_main(void *arg)
 				conn_accept(l, LISTEN_HTTP, ACCEPTS);
 			else if (ev[i].data.ptr == &l->listener[LISTEN_GRPC])
 				conn_accept(l, LISTEN_GRPC, ACCEPTS);
+			else if (ev[i].data.ptr == &l->listener[LISTEN_ADMIN])
+				conn_accept(l, LISTEN_ADMIN, ACCEPTS);
 			else if (ev[i].data.ptr != &l->cq)
 				conn_event(ev[i].data.ptr, ev[i].events);
 		}
@@ -367,6 +370,112 @@ static int open_listeners(struct server *sv, unsigned int kind, int fd, unsigned
 	return 0;
 }
 
+/* Whether nobody but this machine reaches a listener. */
+static bool is_local(int fd)
+{
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+		struct sockaddr_storage room;
+	} a = { .sa = { .sa_family = AF_UNSPEC } };
+	socklen_t len = sizeof(a);
+
+	if (getsockname(fd, &a.sa, &len))
+		return false;
+	return a.sa.sa_family == AF_UNIX ||
+		(a.sa.sa_family == AF_INET && ntohl(a.in.sin_addr.s_addr) >> 24 == 127) ||
+		(a.sa.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&a.in6.sin6_addr));
+}
+
+static int listen_unix(const char *path)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	int fd, rc, old;
+	mode_t mask;
+
+	if (strlen(path) >= sizeof(sun.sun_path))
+		return failed(path, "the path is too long for a socket");
+	strcpy(sun.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return failed(path, strerror(errno));
+	/* what a process left that ended without a chance to remove it */
+	old = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (old >= 0 && connect(old, (struct sockaddr *)&sun, sizeof(sun)) &&
+	    errno == ECONNREFUSED)
+		unlink(path);
+	if (old >= 0)
+		close(old);
+	/* its permissions are those of the process' user alone */
+	mask = umask(0177);
+	rc = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
+	umask(mask);
+	if (rc || listen(fd, SOMAXCONN)) {
+		failed(path, strerror(errno));
+		close(fd);
+		return -EIO;
+	}
+	return fd;
+}
+
+static const char unix_prefix[] = "unix:";
+
+/* The path of a socket, or NULL. */
+static const char *unix_path(const char *admin)
+{
+	size_t n = sizeof(unix_prefix) - 1;
+
+	return admin && !strncmp(admin, unix_prefix, n) ? admin + n : NULL;
+}
+
+/* The listener of --admin, on loop 0, and what the address for inference serves beside it. */
+static int open_admin(struct server *sv)
+{
+	const char *path = unix_path(sv->cfg.admin), *colon;
+	struct loop *l = &sv->loops[0];
+	char host[256];
+	unsigned int port;
+	int rc;
+
+	strcpy(sv->admin, "none");
+	sv->metrics = !sv->cfg.admin || sv->cfg.control == CONTROL_ON;
+	sv->control = sv->cfg.control == CONTROL_ON ||
+		(sv->cfg.control == CONTROL_LOCAL && !sv->cfg.admin &&
+		 is_local(l->listener[LISTEN_HTTP]));
+	if (!sv->cfg.admin)
+		return 0;
+	if (path) {
+		rc = listen_unix(path);
+	} else {
+		/* cmd.c has checked its form */
+		colon = strrchr(sv->cfg.admin, ':');
+		snprintf(host, sizeof(host), "%.*s", (int)(colon - sv->cfg.admin),
+			 sv->cfg.admin);
+		if (*host == '[')
+			snprintf(host, sizeof(host), "%.*s", (int)(colon - sv->cfg.admin) - 2,
+				 sv->cfg.admin + 1);
+		port = (unsigned int)strtoul(colon + 1, NULL, 10);
+		rc = port_is_free(host, port);
+		if (!rc)
+			rc = listen_on(host, &port);
+	}
+	if (rc < 0)
+		return rc;
+	l->listener[LISTEN_ADMIN] = rc;
+	if (!path && !sv->cfg.token[TOKEN_ADMIN] && !is_local(rc))
+		return failed(sv->cfg.admin, "without an admin_token it has to be an address of "
+			      "the loopback device, or unix:PATH");
+	if (path)
+		snprintf(sv->admin, sizeof(sv->admin), "%s", sv->cfg.admin);
+	else
+		snprintf(sv->admin, sizeof(sv->admin), "%.*s%u",
+			 (int)(strrchr(sv->cfg.admin, ':') + 1 - sv->cfg.admin),
+			 sv->cfg.admin, port);
+	rc = watch(l, l->listener[LISTEN_ADMIN], EPOLLIN, &l->listener[LISTEN_ADMIN]);
+	return rc ? failed("epoll", strerror(-rc)) : 0;
+}
+
 /* --- systemd ------------------------------------------------------------------- */
 
 /* sd_notify(3): one datagram to the socket that the service manager names. */
@@ -485,14 +594,15 @@ bool loop_ready(const struct loop *l, const char **why)
 /* SIGHUP: the settings and the token, then the repository. */
 static void reload(struct server *sv)
 {
-	char *old;
+	char *old[TOKENS];
 	unsigned int i;
 
-	if (!config_reload(&sv->cfg, sv->argc, sv->argv, &old)) {
+	if (!config_reload(&sv->cfg, sv->argc, sv->argv, old)) {
 		for (i = 0; i < sv->cfg.loops; i++)
-			sv->loops[i].next_token = sv->cfg.token;
+			memcpy(sv->loops[i].next_token, sv->cfg.token, sizeof(old));
 		loops_take(sv);
-		free(old);
+		for (i = 0; i < TOKENS; i++)
+			free(old[i]);
 	}
 	sv->rescan = true;
 }
@@ -550,8 +660,10 @@ static int start_loops(struct server *sv, unsigned int *started)
 		l->sv = sv;
 		l->index = i;
 		l->table = l->next_table = &none;
-		l->token = l->next_token = sv->cfg.token;
-		l->listener[LISTEN_HTTP] = l->listener[LISTEN_GRPC] = -1;
+		memcpy(l->token, sv->cfg.token, sizeof(l->token));
+		memcpy(l->next_token, sv->cfg.token, sizeof(l->token));
+		for (k = 0; k < LISTENERS; k++)
+			l->listener[k] = -1;
 		l->scratch = malloc(SCRATCH);
 		l->ep = epoll_create1(EPOLL_CLOEXEC);
 		rc = port_init(&l->port);
@@ -575,6 +687,8 @@ static int start_loops(struct server *sv, unsigned int *started)
 	if (!rc && sv->cfg.grpc_port != GRPC_NONE)
 		rc = open_listeners(sv, LISTEN_GRPC, n > 1 ? FIRST_FD + 1 : -1,
 				    &sv->cfg.grpc_port);
+	if (!rc)
+		rc = open_admin(sv);
 	for (k = 0; !rc && k < sv->cfg.loops; k++) {
 		rc = pthread_create(&t, NULL, loop_main, &sv->loops[k]);
 		if (rc)
@@ -588,9 +702,12 @@ static int start_loops(struct server *sv, unsigned int *started)
 
 static void free_loops(struct server *sv)
 {
+	const char *path = unix_path(sv->admin);
 	struct request *r;
 	unsigned int i, k;
 
+	if (path)
+		unlink(path);
 	for (i = 0; i < sv->cfg.loops; i++) {
 		struct loop *l = &sv->loops[i];
 
@@ -681,7 +798,7 @@ int serve_run(struct server *sv)
 		if (sv->cfg.grpc_port != GRPC_NONE)
 			snprintf(grpc, sizeof(grpc), "%u", sv->cfg.grpc_port);
 		log_line("info", "listening", "host", sv->cfg.host, "port", port, "grpc_port",
-			 grpc, NULL);
+			 grpc, "admin", sv->admin, NULL);
 		sv->rescan = true;
 		do {
 			repo_run(sv);

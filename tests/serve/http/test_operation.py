@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queues, batches, deadlines, swaps of models, signals, metrics, options."""
 import fcntl
+import http.client
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -13,7 +15,7 @@ import time
 
 import pytest
 
-from conftest import SERVER, SOON, Server, read_answer, row, sanitized, soon, text_request
+from conftest import SERVER, SOON, Answer, Server, read_answer, row, sanitized, soon, text_request
 from wire import field
 
 UNITS = os.path.join(os.path.dirname(__file__), "../../../tools/serve")
@@ -1238,6 +1240,9 @@ def test_options_and_the_file_are_checked(tmp_path):
             ("[server]\ntoken = " + "x" * 301 + "\n", "the token has to be one word"),
             ("[server]\ntoken_file = /nonexistent\n", "/nonexistent: No such file"),
             ("[server]\ntoken = a\ntoken_file = b\n", "exclude each other"),
+            ("[server]\nadmin_token = a\n", "an admin_token needs --admin"),
+            ("[server]\nadmin = localhost\n", "'localhost' is not good for admin"),
+            ("[server]\ncontrol = maybe\n", "'maybe' is not good for control"),
             ("[server]\nhost = " + "x" * 5000 + "\nnope = 1\n", "line 3: [server] has no key")):
         status, _, err = run(config=config)
         assert status == 2 and text in err, (config, err)
@@ -1249,6 +1254,82 @@ def test_options_and_the_file_are_checked(tmp_path):
         status, _, err = run("-r", str(tmp_path), "-p", str(other.getsockname()[1]))
         assert status == 1 and "Address already in use" in err
     assert run("-r", str(tmp_path), "-H", "not-an-address")[0] == 1
+    status, _, err = run("-r", str(tmp_path), "-p", "0", "--admin=0.0.0.0:0")
+    assert status == 1 and "without an admin_token" in err
+
+
+class Admin(http.client.HTTPConnection):
+    """A client of the administrator's address, as the log names it."""
+
+    def __init__(self, server):
+        super().__init__("localhost", timeout=SOON)
+        self.address = server.events("listening")[0]["admin"]
+
+    def connect(self):
+        if self.address.startswith("unix:"):
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(SOON)
+            self.sock.connect(self.address[5:])
+        else:
+            host, port = self.address.rsplit(":", 1)
+            self.sock = socket.create_connection((host, int(port)), SOON)
+
+    def ask(self, method, path, token=None):
+        self.request(method, path, headers={"Authorization": "Bearer " + token} if token else {})
+        return Answer(self.getresponse())
+
+
+@pytest.mark.parametrize("admin", ["127.0.0.1:0", "unix:"])
+def test_the_administrator_has_an_address_of_its_own(server, tmp_path, admin):
+    server.model("m")
+    server.start("--admin", admin + (str(tmp_path / "admin") if admin == "unix:" else ""),
+                 config="token = client\nadmin_token = root\n")
+    one = Admin(server)
+    client = {"Authorization": "Bearer client"}
+    for path in ("/v2/repository/models/m/load", "/v2/repository/models/m/unload",
+                 "/v2/trace/start"):
+        assert server.post(path, headers=client).status == 403, path
+        assert one.ask("POST", path).status == one.ask("POST", path, "client").status == 401
+    assert server.get("/metrics", **client).status == server.get("/").status == 403
+    assert server.post("/v2/repository/index", headers=client).status == 200
+    for ask in (one.ask("GET", "/v2/health/ready"), server.get("/v2/health/ready"),
+                one.ask("GET", "/metrics", "root"),
+                one.ask("POST", "/v2/repository/models/m/load", "root")):
+        assert ask.status == 200
+    assert server.get("/v2/models/m", Authorization="Bearer root").status == 401
+    one.close()
+    server.stop()
+    assert not os.path.exists(tmp_path / "admin")
+
+
+def test_the_administrator_is_answered_beside_too_many_clients(server):
+    server.model("m")
+    server.start("--admin=127.0.0.1:0", preexec_fn=lambda: resource.setrlimit(
+        resource.RLIMIT_NOFILE, (64, 64)))
+    held = [server.connect() for _ in range(64)]
+    for sock in held:
+        sock.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+    statuses = [read_answer(sock.makefile("rb"))[0] for sock in held]
+    assert set(statuses) == {200, 503}
+    for _ in range(3):
+        one = Admin(server)
+        assert one.ask("GET", "/metrics").status == 200
+        assert one.ask("POST", "/v2/repository/models/m/load").status == 200
+        held.append(one)
+
+
+def test_control_is_off_where_others_reach_it(server):
+    """But for --admin, it is at the address for inference, if that is the loopback device."""
+    server.model("m")
+    server.start("--host=0.0.0.0")
+    assert server.infer("m", [1, 2, 3, 4]).status == 200
+    assert server.get("/metrics").status == 200
+    refused = server.post("/v2/repository/models/m/unload")
+    assert refused.status == 403 and "--admin" in refused.error
+    server.stop()
+    server.lines.clear()
+    server.start("--host=0.0.0.0", config="control = on\n")
+    assert server.post("/v2/repository/models/m/unload").status == 200
 
 
 @pytest.mark.parametrize("stage", range(6))
