@@ -763,7 +763,8 @@ def test_the_documents_list_each_operator():
         known = set(re.findall(r"\w+", "".join(line.split("|")[1] for line in f if line[0] == "|")))
     for name in glob.glob(root + "/tools/serve/*.c"):
         with open(name, encoding="utf-8") as f:
-            for op in re.findall(r'^\t(?:\{ |[A-Z]+\()"([A-Z]\w+)", (?:OP_|"|[A-Z_]+\)|SHIFT|BITS)', f.read(), re.M):
+            for op in re.findall(r'^\t(?:\{ |[A-Z]+\()"([A-Z]\w+)", (?:OP_|"|[A-Z_]+\)|SHIFT|BITS)',
+                                 f.read(), re.M):
                 assert op in known, op
 
 
@@ -785,7 +786,38 @@ def test_operator_of_another_domain_is_refused(tmp_path):
 @pytest.mark.parametrize("c,word", [
     (case("Resize", [(1, 1, 4, 4), None, const([1, 1, 2, 2], np.float32)], mode="cubic"),
      "mode"),
-    (case("Pad", [(2, 3), const([0, 1, 0, 1])], mode="reflect"), "mode"),
+    (case("Pad", [(2, 3), const([0, 1, 0, 1])], mode="other"), "mode"),
+    (case("Pad", [(2, 3), const([0, 3, 0, 1])], mode="reflect"), "pads of 3 and 1"),
+    (case("Pad", [(2, 3), const([0, -2, 0, -2])]), "more is cut off"),
+    (case("Pad", [(2, 3), const([0, 2**62, 0, 2**62])]), "out of range"),
+    (case("Pad", [(2, 3), const([1, 1]), None, const([2])], 18), "axis 2"),
+    (case("Split", [(2, 3), const([2**62, 2**62])], axis=1), "1 outputs"),
+    (case("Split", [(2, 3), const([2])], axis=1), "add up"),
+    (case("Split", [(2, 3)], axis=-2**63), "axis"),
+    (case("Tile", [(2, 3), const([2**31 - 1, 2**31 - 1])]), "too large"),
+    (case("Tile", [(2, 3), const([-1, 1])]), "repeated -1"),
+    (case("Trilu", [(3,)], 14), "1 dimensions"),
+    (case("Trilu", [(2, 3)], 14, upper=1.0), "attribute 'upper'"),
+    (case("Trilu", [(2, 3)], 14, lower=1), "attribute 'lower'"),
+    (case("OneHot", [(2, 3), const(2**40), W(2)]), "depth"),
+    (case("TopK", [(2, 3), const([4])]), "the first 4"),
+    (case("TopK", [(2, 3), const([1, 1])]), "k has 2 elements"),
+    (case("Hardmax", [(2, 3)], axis=2**63 - 1), "axis"),
+    (case("CumSum", [(2, 3), const(-3)]), "axis"),
+    (case("GatherElements", [(2, 3), const([[0, 0]] * 3)], axis=1), "more indices"),
+    (case("GatherND", [(2, 3), const([[0, 0, 0]])]), "indices of 2"),
+    (case("GatherND", [(2, 3), const([[0]])], batch_dims=-2**63), "batch_dims"),
+    (case("ScatterND", [(2, 3), const([[0]]), W(1, 2)]), "updates"),
+    (case("ScatterElements", [(2, 3), const([[0]]), W(1, 2)], 18), "differ"),
+    (case("DepthToSpace", [(1, 8, 2, 2)], blocksize=2**62), "blocksize"),
+    (case("DepthToSpace", [(1, 8, 2, 2)]), "no blocksize"),
+    (case("GroupNormalization", [(1, 4, 2), W(4), W(4)], 21, num_groups=0), "groups"),
+    (case("PRelu", [(1, 3), W(2, 3)]), "larger"),
+    (case("Einsum", [(1, 3), W(2, 3)], equation="a...,bc->"), "equation"),
+    (case("Einsum", [(2, 3), W(2, 4)], equation="ab,ab->b"), "do not match"),
+    (case("Einsum", [(2, 3), W(2, 4)], equation="ab,ab->"), "letter differ"),
+    (case("LSTM", [(2, 2, 3), W(1, 8, 3), W(1, 8, 3)], 14, hidden_size=2), "weights of 3 by 8"),
+    (case("LSTM", [(2, 2, 3), W(1, 8, 3), W(1, 8, 2)], 14, hidden_size=2, clip=1.0), "clip"),
     (case("Conv", [(1, 1, 3, 3, 3), W(1, 1, 2, 2, 2)]), "kernel_shape"),
     (case("Softmax", [(2, 3)], 6), "operator set: 6"),
     (case("MaxPool", [(2, 3, 4, 4)], kernel_shape=[0, 2]), "out of range"),

@@ -106,6 +106,22 @@ WIDE void exp_row(int64_t n, float *out, const float *in, float less)
 		out[i] = exp_of(in[i] - less);
 }
 
+WIDE void sigmoid_row(int64_t n, float *x)
+{
+	int64_t i;
+
+	for (i = 0; i < n; i++)
+		x[i] = 1 / (1 + exp_of(-x[i]));
+}
+
+WIDE void tanh_row(int64_t n, float *x)
+{
+	int64_t i;
+
+	for (i = 0; i < n; i++)
+		x[i] = tanh_of(x[i]);
+}
+
 UNARY(u_relu, x < 0 ? 0 : x)
 UNARY(u_clip, clampf(x, alpha, beta))
 UNARY(u_clip_upper, x > beta ? beta : x < alpha ? alpha : x)

@@ -52,7 +52,8 @@ enum binary {
 	B_ADD_RELU,			/* what graph.c makes of B_ADD with U_RELU after it */
 	B_EQUAL, B_LESS, B_GREATER, B_LESS_EQUAL, B_GREATER_EQUAL,	/* these give truth values */
 };
-enum reduce { R_SUM, R_MEAN, R_MAX, R_MIN };
+enum reduce { R_SUM, R_MEAN, R_MAX, R_MIN, R_PROD, R_L1, R_SQUARES, R_L2, R_LOG_SUM, R_LOG_SUM_EXP };
+enum pad_with { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP };
 enum pad_mode { PAD_GIVEN, PAD_SAME_UPPER, PAD_SAME_LOWER, PAD_VALID };
 enum ceil_mode { ROUND_FLOOR, ROUND_CEIL, ROUND_CEIL_IN, ROUND_SAME };
 enum coord { COORD_HALF_PIXEL, COORD_PYTORCH, COORD_ALIGN, COORD_ASYMMETRIC };
@@ -61,7 +62,7 @@ enum nearest { NEAR_PREFER_FLOOR, NEAR_PREFER_CEIL, NEAR_FLOOR, NEAR_CEIL,
 
 /* All that operators have; each uses some of it.  Sizes of windows are height, width. */
 struct attrs {
-	unsigned int kind;			/* enum unary, binary or reduce */
+	unsigned int kind;			/* enum unary, binary, reduce or pad_with */
 	float alpha, beta;			/* also lower and upper bound of a clip */
 	int64_t axis;
 	int64_t ints[SERVE_RANK];		/* axes, a permutation, a shape, starts */
@@ -319,6 +320,8 @@ void unary_run(const struct attrs *a, const struct view *out, const struct view 
 void binary_run(unsigned int kind, const struct view *out, const struct view *a,
 		const struct view *b);
 void exp_row(int64_t n, float *out, const float *in, float less);	/* exp(in - less) */
+void sigmoid_row(int64_t n, float *x);
+void tanh_row(int64_t n, float *x);
 bool chainable(const struct node *n);		/* may join a chain, if all types are float32 */
 
 /*

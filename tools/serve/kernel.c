@@ -347,6 +347,14 @@ WHERE(where8, uint64_t)
 
 /* ---- over axes -------------------------------------------------------------- */
 
+/* The logarithm of a sum, from those of its terms. */
+static double log_add(double x, double y)
+{
+	double most = x > y || x != x ? x : y, least = x > y || x != x ? y : x;
+
+	return isinf(most) || most != most ? most : most + log1p(exp(least - most));
+}
+
 /* The output comes second: it repeats along the axes that are reduced. */
 #define REDUCE(name, T, expr) REDUCE_AS(name, T, T, expr)
 #define REDUCE_AS(name, T, wide, expr) \
@@ -371,6 +379,16 @@ WHERE(where8, uint64_t)
 REDUCE_AS(sum_f, float, double, x + y)	/* there may be many small numbers */
 REDUCE(rmax_f, float, x > y || x != x ? x : y)
 REDUCE(rmin_f, float, x < y || x != x ? x : y)
+REDUCE_AS(prod_f, float, double, x * y)
+REDUCE_AS(l1_f, float, double, x + (y < 0 ? -y : y))
+REDUCE_AS(squares_f, float, double, x + (double)y * (double)y)
+REDUCE_AS(log_sum_exp_f, float, double, log_add((double)x, (double)y))
+REDUCE(prod_i32, int32_t, (int32_t)((uint32_t)x * (uint32_t)y))
+REDUCE(l1_i32, int32_t, (int32_t)((uint32_t)x + (y < 0 ? 0 - (uint32_t)y : (uint32_t)y)))
+REDUCE(squares_i32, int32_t, (int32_t)((uint32_t)x + (uint32_t)y * (uint32_t)y))
+REDUCE(prod_i64, int64_t, (int64_t)((uint64_t)x * (uint64_t)y))
+REDUCE(l1_i64, int64_t, (int64_t)((uint64_t)x + (y < 0 ? 0 - (uint64_t)y : (uint64_t)y)))
+REDUCE(squares_i64, int64_t, (int64_t)((uint64_t)x + (uint64_t)y * (uint64_t)y))
 REDUCE(sum_i32, int32_t, (int32_t)((uint32_t)x + (uint32_t)y))
 REDUCE(rmax_i32, int32_t, x > y ? x : y)
 REDUCE(rmin_i32, int32_t, x < y ? x : y)
@@ -392,13 +410,20 @@ static void reduce(unsigned int kind, const struct view *out, const struct view 
 		[R_SUM] = { sum_f, sum_i32, sum_i64 }, [R_MEAN] = { sum_f, NULL, NULL },
 		[R_MAX] = { rmax_f, rmax_i32, rmax_i64 },
 		[R_MIN] = { rmin_f, rmin_i32, rmin_i64 },
+		[R_PROD] = { prod_f, prod_i32, prod_i64 }, [R_L1] = { l1_f, l1_i32, l1_i64 },
+		[R_SQUARES] = { squares_f, squares_i32, squares_i64 },
+		[R_L2] = { squares_f, NULL, NULL }, [R_LOG_SUM] = { sum_f, NULL, NULL },
+		[R_LOG_SUM_EXP] = { log_sum_exp_f, NULL, NULL },
 	};
-	static const float f0 = 0, f1 = -INFINITY, f2 = INFINITY;
+	static const float f0 = 0, f1 = -INFINITY, f2 = INFINITY, f3 = 1;
 	static const int32_t i1 = INT32_MIN, i2 = INT32_MAX;
-	static const int64_t l0 = 0, l1 = INT64_MIN, l2 = INT64_MAX;
+	static const int64_t l0 = 0, l1 = INT64_MIN, l2 = INT64_MAX, l3 = 1;
 	unsigned int type = in->type == SERVE_FP32 ? 0 : in->type == SERVE_INT32 ? 1 : 2, i, k;
-	unsigned int row = kind == R_MAX ? 1 : kind == R_MIN ? 2 : 0;
-	const void *start[][3] = { { &f0, &l0, &l0 }, { &f1, &i1, &l1 }, { &f2, &i2, &l2 } };
+	unsigned int row = kind == R_MAX || kind == R_LOG_SUM_EXP ? 1 : kind == R_MIN ? 2 :
+		kind == R_PROD ? 3 : 0;
+	struct attrs after = { .kind = kind == R_L2 ? U_SQRT : U_LOG };
+	const void *start[][3] = { { &f0, &l0, &l0 }, { &f1, &i1, &l1 }, { &f2, &i2, &l2 },
+				  { &f3, &l3, &l3 } };
 	struct view o = *in;
 	const struct view *v[] = { in, &o };
 	int64_t n = 1;
@@ -415,6 +440,8 @@ static void reduce(unsigned int kind, const struct view *out, const struct view 
 	}
 	fill(out, start[row][type]);
 	walk(2, v, fn[kind][type], NULL);
+	if (kind == R_L2 || kind == R_LOG_SUM)
+		unary_run(&after, out, out);
 	if (kind == R_MEAN && n) {
 		const float by = (float)n;
 		struct view d = { SERVE_FP32, 0, { 0 }, { 0 }, (char *)(uintptr_t)&by };
@@ -633,6 +660,54 @@ static void lookup(const struct node *n, const struct view *out, const struct vi
 	}
 }
 
+/* What is not cut off, then one axis after the other: slabs that are copies of others. */
+static void pad(const struct node *n, const struct view *out, const struct view *const *in,
+		const int64_t *pads)
+{
+	static const int64_t zero;
+	int64_t size = (int64_t)type_size(out->type), d, k, from, before;
+	struct view x = *in[0], o = *out, slab, like;
+	unsigned int i;
+
+	if (n->a.kind == PAD_CONSTANT)
+		fill(out, n->nin > 2 && in[2] ? (const void *)in[2]->data :
+		     n->a.alpha != 0 ? (const void *)&n->a.alpha : &zero);
+	for (i = 0; i < o.rank; i++) {
+		before = pads[i];
+		o.data += (before > 0 ? before : 0) * o.strides[i] * size;
+		x.data += (before < 0 ? -before : 0) * x.strides[i] * size;
+		x.dims[i] += (before < 0 ? before : 0) +
+			(pads[i + o.rank] < 0 ? pads[i + o.rank] : 0);
+		o.dims[i] = x.dims[i];
+	}
+	view_copy(&o, &x);
+	if (n->a.kind == PAD_CONSTANT)
+		return;
+	for (i = 0; i < o.rank; i++) {
+		d = in[0]->dims[i];
+		before = pads[i];
+		/* o has all of the axes before, and what is given of those behind */
+		o.data -= before * o.strides[i] * size;
+		o.dims[i] = out->dims[i];
+		slab = like = o;
+		slab.dims[i] = like.dims[i] = 1;
+		for (k = 0; k < o.dims[i]; k++) {
+			from = k - before;
+			if (from >= 0 && from < d)
+				continue;
+			if (n->a.kind == PAD_EDGE)
+				from = from < 0 ? 0 : d - 1;
+			else if (n->a.kind == PAD_WRAP)
+				from += from < 0 ? d : -d;
+			else
+				from = from < 0 ? -from : 2 * (d - 1) - from;
+			slab.data = o.data + k * o.strides[i] * size;
+			like.data = o.data + (from + before) * o.strides[i] * size;
+			view_copy(&slab, &like);
+		}
+	}
+}
+
 bool kernel_has(enum op op)
 {
 	return op != OP_CONV && op != OP_DECONV && op != OP_GEMM && op != OP_MATMUL;
@@ -753,22 +828,10 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 		view_copy(out, &v);
 		return 0;
 	case OP_PAD: {
-		static const int64_t zero;
 		int64_t pads[2 * SERVE_RANK];
 
 		pads_of(n, shapes, pads);
-		if (n->nin > 2 && in[2])
-			fill(out, in[2]->data);
-		else if (a->alpha != 0)
-			fill(out, &a->alpha);
-		else
-			fill(out, &zero);
-		v = *out;
-		for (i = 0; i < v.rank; i++) {
-			v.dims[i] = in[0]->dims[i];
-			v.data += pads[i] * v.strides[i] * (int64_t)type_size(v.type);
-		}
-		view_copy(&v, in[0]);
+		pad(n, out, in, pads);
 		return 0;
 	}
 	case OP_TABLE:

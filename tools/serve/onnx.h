@@ -37,6 +37,16 @@ int onnx_external(struct graph *g, const Onnx__TensorProto *t, size_t bytes, voi
 /* Check all tensors of a model that have their data in other files. */
 int onnx_check_external(struct graph *g, const Onnx__ModelProto *m);
 
-int onnx_node(struct reader *r);			/* onnx_ops.c */
+/* onnx_ops.c */
+int onnx_node(struct reader *r);
+/* An error of the node; what is not supported is noted, too. */
+int onnx_refuse(struct reader *r, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+const Onnx__AttributeProto *onnx_attr(const struct reader *r, const char *name);
+/* The values of the first n inputs, -1 for one that is left out; the first ones must be there. */
+int onnx_inputs(struct reader *r, unsigned int n, unsigned int must, int *in);
+
+/* onnx_lower.c: read an operator that consists of others; -ENOENT: it is none */
+int onnx_lower(struct reader *r);
 
 #endif

@@ -11,6 +11,9 @@
 #include "onnx.h"
 #include "oper.h"
 
+#define refuse_node onnx_refuse
+#define attr onnx_attr
+
 static const struct def {
 	const char *name;
 	enum op op;
@@ -19,6 +22,7 @@ static const struct def {
 	unsigned int min, max;			/* inputs */
 	const char *attrs;			/* known attributes, each between spaces */
 } defs[] = {
+#define REDUCED " axes keepdims noop_with_empty_axes "
 #define WINDOW " kernel_shape strides pads dilations auto_pad "
 	{ "Abs", OP_UNARY, rows_each, U_ABS, 1, 1, "" },
 	{ "Acos", OP_UNARY, rows_each, U_ACOS, 1, 1, "" },
@@ -75,15 +79,21 @@ static const struct def {
 	{ "Mul", OP_BINARY, rows_each, B_MUL, 2, 2, "" },
 	{ "Neg", OP_UNARY, rows_each, U_NEG, 1, 1, "" },
 	{ "Not", OP_UNARY, rows_each, U_NOT, 1, 1, "" },
-	{ "Pad", OP_PAD, rows_pad, 0, 1, 3, " mode pads value " },
+	{ "Pad", OP_PAD, rows_pad, 0, 1, 4, " mode pads value " },
 	{ "Pow", OP_BINARY, rows_each, B_POW, 2, 2, "" },
 	{ "RMSNormalization", OP_ROW_NORM, rows_softmax, N_RMS, 2, 2,
 		" axis epsilon stash_type " },
 	{ "Reciprocal", OP_UNARY, rows_each, U_RECIPROCAL, 1, 1, "" },
-	{ "ReduceMax", OP_REDUCE, rows_reduce, R_MAX, 1, 2, " axes keepdims noop_with_empty_axes " },
-	{ "ReduceMean", OP_REDUCE, rows_reduce, R_MEAN, 1, 2, " axes keepdims noop_with_empty_axes " },
-	{ "ReduceMin", OP_REDUCE, rows_reduce, R_MIN, 1, 2, " axes keepdims noop_with_empty_axes " },
-	{ "ReduceSum", OP_REDUCE, rows_reduce, R_SUM, 1, 2, " axes keepdims noop_with_empty_axes " },
+	{ "ReduceL1", OP_REDUCE, rows_reduce, R_L1, 1, 2, REDUCED },
+	{ "ReduceL2", OP_REDUCE, rows_reduce, R_L2, 1, 2, REDUCED },
+	{ "ReduceLogSum", OP_REDUCE, rows_reduce, R_LOG_SUM, 1, 2, REDUCED },
+	{ "ReduceLogSumExp", OP_REDUCE, rows_reduce, R_LOG_SUM_EXP, 1, 2, REDUCED },
+	{ "ReduceMax", OP_REDUCE, rows_reduce, R_MAX, 1, 2, REDUCED },
+	{ "ReduceMean", OP_REDUCE, rows_reduce, R_MEAN, 1, 2, REDUCED },
+	{ "ReduceMin", OP_REDUCE, rows_reduce, R_MIN, 1, 2, REDUCED },
+	{ "ReduceProd", OP_REDUCE, rows_reduce, R_PROD, 1, 2, REDUCED },
+	{ "ReduceSum", OP_REDUCE, rows_reduce, R_SUM, 1, 2, REDUCED },
+	{ "ReduceSumSquare", OP_REDUCE, rows_reduce, R_SQUARES, 1, 2, REDUCED },
 	{ "Relu", OP_UNARY, rows_each, U_RELU, 1, 1, "" },
 	{ "Reshape", OP_RESHAPE, rows_reshape, 0, 2, 2, " allowzero " },
 	{ "Resize", OP_RESIZE, rows_resize, 0, 1, 4, " coordinate_transformation_mode mode nearest_mode"
@@ -114,9 +124,7 @@ static const struct def {
 	{ "Where", OP_WHERE, rows_each, 0, 3, 3, "" },
 };
 
-/* What is not supported is noted, too. */
-static int __attribute__((format(printf, 3, 4)))
-refuse_node(struct reader *r, int code, const char *fmt, ...)
+int onnx_refuse(struct reader *r, int code, const char *fmt, ...)
 {
 	char why[256], what[128];
 	va_list ap;
@@ -130,7 +138,7 @@ refuse_node(struct reader *r, int code, const char *fmt, ...)
 	return refuse(r->g, code, "operator %s '%s': %s", r->np->op_type, r->where, why);
 }
 
-static const Onnx__AttributeProto *attr(const struct reader *r, const char *name)
+const Onnx__AttributeProto *onnx_attr(const struct reader *r, const char *name)
 {
 	size_t i;
 
@@ -401,13 +409,14 @@ static int read_clip(struct reader *r, struct node *n)
 
 static int read_pad(struct reader *r, struct node *n)
 {
-	static const char *const modes[] = { "constant", NULL };
+	static const char *const modes[] = { "constant", "reflect", "edge", "wrap", NULL };
 	struct attrs *a = &n->a;
 	int64_t pads[2 * SERVE_RANK];
 	int mode = attr_text(r, "mode", modes, 0), k;
 
 	if (mode < 0)
 		return mode;
+	a->kind = (unsigned int)mode;
 	a->alpha = attr_float(r, "value", 0);
 	if (n->nin > 1)
 		return n->in[1] >= 0 ? 0 : refuse_node(r, -EINVAL, "no pads");
@@ -845,7 +854,7 @@ static struct node *oper_node(struct reader *r, const struct oper *o, const stru
 	return n;
 }
 
-static int read_inputs(struct reader *r, unsigned int n, unsigned int must, int *in)
+int onnx_inputs(struct reader *r, unsigned int n, unsigned int must, int *in)
 {
 	unsigned int i;
 	int v;
@@ -883,7 +892,7 @@ static int read_oper(struct reader *r, const struct oper *o)
 		return refuse_node(r, -EINVAL, "%zu inputs", np->n_input);
 	if (!np->n_output || np->n_output > o->outputs)
 		return refuse_node(r, -EINVAL, "%zu outputs", np->n_output);
-	rc = read_inputs(r, nin, o->min, in);
+	rc = onnx_inputs(r, nin, o->min, in);
 	if (!rc)
 		rc = read_words(r, o, &a);
 	a.outputs = (unsigned int)np->n_output;
@@ -924,6 +933,12 @@ int onnx_node(struct reader *r)
 		return read_constant(r);
 	r->def = bsearch(np->op_type, defs, sizeof(defs) / sizeof(defs[0]), sizeof(defs[0]),
 			 by_name);
+	if (!r->def) {
+		rc = onnx_lower(r);
+		if (rc != -ENOENT)
+			return rc;
+		rc = 0;
+	}
 	if (!r->def && oper_find(np->op_type))
 		return read_oper(r, oper_find(np->op_type));
 	if (!r->def)

@@ -58,6 +58,7 @@ struct oper {
 
 /* Ended by a row without a name. */
 extern const struct oper opers_move[], opers_index[], opers_math[];
+extern const struct oper oper_lstm, oper_gru, oper_einsum;	/* that onnx_lower.c uses */
 
 /* The number of the input that has the type of the output; or -1, and the type itself. */
 static inline int oper_type(const struct node *n, enum serve_type *type)

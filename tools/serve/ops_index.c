@@ -172,6 +172,7 @@ static int tuples(const struct ctx *c, const struct shape *x, const struct shape
 	unsigned int i;
 	int rc = whole_indices(c, at);
 
+	*len = 0;
 	if (rc)
 		return rc;
 	if (!at->rank || !x->rank || batch < 0 || batch >= (int64_t)at->rank ||

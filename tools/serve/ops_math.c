@@ -305,6 +305,144 @@ static int run_hardmax(const struct node *n, const struct view *out, const struc
 	return 0;
 }
 
+/* ---- Einsum: letters of the operands in ints and more, of the output in steps; p: how many ---- */
+
+struct sums {
+	unsigned int n, nout;			/* letters; the first nout are those of the output */
+	int64_t letter[3 * SERVE_RANK], size[3 * SERVE_RANK];
+};
+
+static int sums_of(const struct node *nd, const unsigned int *rank, const int64_t *const *dims,
+		   struct sums *s)
+{
+	const int64_t *terms[] = { nd->a.steps, nd->a.ints, nd->a.more }, *t;
+	unsigned int i, k, m;
+
+	memset(s, 0, sizeof(*s));
+	for (i = 0; i <= nd->nin; i++) {
+		t = terms[i];
+		for (k = 0; k < (unsigned int)nd->a.p[i ? i - 1 : 2]; k++) {
+			for (m = 0; m < s->n && s->letter[m] != t[k]; m++)
+				;
+			if (m == s->n) {
+				s->letter[s->n] = t[k];
+				s->size[s->n++] = i ? dims[i - 1][k] : -1;
+			} else if (s->size[m] < 0) {
+				s->size[m] = dims[i - 1][k];
+			} else if (s->size[m] != dims[i - 1][k]) {
+				return -EINVAL;
+			}
+		}
+		if (!i)
+			s->nout = s->n;
+		else if (rank[i - 1] != (unsigned int)nd->a.p[i - 1])
+			return -EINVAL;
+	}
+	return 0;
+}
+
+static int shape_einsum(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	unsigned int rank[2], i;
+	const int64_t *dims[2];
+	struct sums s;
+
+	for (i = 0; i < c->n->nin; i++) {
+		rank[i] = in[i]->rank;
+		dims[i] = in[i]->dims;
+		if (in[i]->type != SERVE_FP32)
+			return bad_shape(c, -ENOTSUP, "this type");
+		if (in[i]->rank != (unsigned int)c->n->a.p[i])
+			return bad(c, "%u dimensions", in[i]->rank);
+	}
+	if (sums_of(c->n, rank, dims, &s))
+		return bad(c, "the sizes of a letter differ");
+	out->rank = s.nout;
+	memcpy(out->dims, s.size, s.nout * sizeof(*out->dims));
+	return 0;
+}
+
+static int run_einsum(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	const int64_t *terms[] = { n->a.ints, n->a.more }, *dims[2] = { NULL };
+	int64_t at[3 * SERVE_RANK] = { 0 }, step[2][3 * SERVE_RANK] = { { 0 } }, off[2] = { 0 }, o = 0;
+	unsigned int rank[2] = { 0 }, i, k, m;
+	float *y = (float *)(void *)out->data;
+	struct sums s;
+	double sum = 0;
+
+	for (i = 0; i < n->nin; i++) {
+		rank[i] = in[i]->rank;
+		dims[i] = in[i]->dims;
+	}
+	if (sums_of(n, rank, dims, &s))
+		return -EINVAL;
+	for (i = 0; i < n->nin; i++)
+		for (k = 0; k < rank[i]; k++)
+			for (m = 0; m < s.n; m++)
+				if (s.letter[m] == terms[i][k])
+					step[i][m] += in[i]->strides[k];
+	memset(y, 0, (size_t)count(out->rank, out->dims) * sizeof(*y));
+	for (m = 0; m < s.n; m++)
+		if (!s.size[m])
+			return 0;
+	for (;;) {
+		float p = ((const float *)(const void *)in[0]->data)[off[0]];
+
+		if (n->nin > 1)
+			p *= ((const float *)(const void *)in[1]->data)[off[1]];
+		sum += (double)p;
+		for (m = s.n; m-- > 0; ) {
+			for (i = 0; i < n->nin; i++)
+				off[i] += step[i][m];
+			if (++at[m] < s.size[m])
+				break;
+			for (i = 0; i < n->nin; i++)
+				off[i] -= step[i][m] * s.size[m];
+			at[m] = 0;
+		}
+		/* the letters that are summed are the last ones */
+		if (m == UINT_MAX || m < s.nout) {
+			y[o++] = (float)sum;
+			sum = 0;
+		}
+		if (m == UINT_MAX)
+			return 0;
+	}
+}
+
+/* The rows have one letter, in each operand that has rows, and in no other; and in the output. */
+static bool rows_einsum(struct rows *r)
+{
+	const struct attrs *a = &r->node->a;
+	const int64_t *terms[] = { a->ints, a->more };
+	int64_t letter = 0, k = 0;
+	unsigned int i, j, times;
+	int at;
+
+	for (i = 0; i < r->node->nin; i++) {
+		if (row_plain(r, i))
+			continue;
+		if (r->at[i]->state != AXIS || (letter && terms[i][r->at[i]->axis] != letter) ||
+		    (k && r->at[i]->k != k))
+			return false;
+		letter = terms[i][r->at[i]->axis];
+		k = r->at[i]->k;
+	}
+	for (i = 0; i < r->node->nin; i++) {
+		for (j = times = 0; j < (unsigned int)a->p[i]; j++)
+			times += terms[i][j] == letter;
+		if (times != (row_plain(r, i) ? 0u : 1u))
+			return false;
+	}
+	for (at = 0; at < a->p[2] && a->steps[at] != letter; at++)
+		;
+	return at < a->p[2] && row_along(r, at, k);
+}
+
+const struct oper oper_einsum = { "Einsum", "", 1, 2, 1, 0, BIT(FP32), { 0 }, false, shape_einsum,
+	rows_einsum, run_einsum };
+
 #define LOGIC(name, kind) { name, "", 2, 2, 1, kind, BIT(BOOL), { 0 }, true, shape_each, rows_each, \
 	run_each }
 #define BITS(name, kind, attrs) { name, attrs, 2, 2, 1, kind, T_ALL_INTS, { 0 }, true, shape_each, \

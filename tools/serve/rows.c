@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oper.h"
 #include "rows.h"
 
 /* ---- what rules consist of -------------------------------------------------- */

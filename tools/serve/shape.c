@@ -522,7 +522,7 @@ static int reduce(const struct ctx *c, const struct shape *const *in, struct sha
 
 	if (x->type != SERVE_FP32 && x->type != SERVE_INT32 && x->type != SERVE_INT64)
 		return bad_shape(c, -ENOTSUP, "this type");
-	if (c->n->a.kind == R_MEAN && x->type != SERVE_FP32)
+	if ((c->n->a.kind == R_MEAN || c->n->a.kind >= R_L2) && x->type != SERVE_FP32)
 		return bad_shape(c, -ENOTSUP, "this type");
 	rc = shape_axes(c, in, x->rank, at, &any);
 	if (rc)
@@ -533,7 +533,7 @@ static int reduce(const struct ctx *c, const struct shape *const *in, struct sha
 
 		at[i] = gone;
 		/* the extremes of no numbers are infinities, and their mean is 0 */
-		if (gone && !x->dims[i] && c->n->a.kind != R_SUM && x->type != SERVE_FP32)
+		if (gone && !x->dims[i] && (c->n->a.kind == R_MAX || c->n->a.kind == R_MIN) && x->type != SERVE_FP32)
 			return bad(c, "an empty input");
 		if (!gone)
 			out->dims[k++] = x->dims[i];
@@ -546,35 +546,62 @@ static int reduce(const struct ctx *c, const struct shape *const *in, struct sha
 	return 0;
 }
 
+/* Pads in front of and behind each dimension: input 1, for the axes of input 3, or attributes. */
 static int pad(const struct ctx *c, const struct shape *const *in, struct shape *out,
 	       int64_t *p)
 {
 	const struct attrs *a = &c->n->a;
-	unsigned int n = 2 * a->nints, i;
+	int64_t given[2 * SERVE_RANK], axes[SERVE_RANK], k, d;
+	unsigned int n = 2 * a->nints, m, i;
+	bool seen[SERVE_RANK] = { false };
 	int rc;
 
 	*out = *in[0];
+	m = out->rank;
+	for (i = 0; i < m; i++)
+		axes[i] = i;
 	if (c->n->nin > 1) {
-		rc = shape_numbers(c, in[1], "pads", p, &n, 2 * SERVE_RANK);
+		rc = shape_numbers(c, in[1], "pads", given, &n, 2 * SERVE_RANK);
+		if (!rc && c->n->nin > 3 && in[3])
+			rc = shape_numbers(c, in[3], "axes", axes, &m, SERVE_RANK);
 		if (rc)
 			return rc;
 		if (c->n->nin > 2 && in[2] &&
 		    (in[2]->type != in[0]->type || count(in[2]->rank, in[2]->dims) != 1))
 			return bad(c, "the value");
 	} else {
-		memcpy(p, a->ints, a->nints * sizeof(*p));
-		memcpy(p + a->nints, a->more, a->nints * sizeof(*p));
+		memcpy(given, a->ints, a->nints * sizeof(*p));
+		memcpy(given + a->nints, a->more, a->nints * sizeof(*p));
 	}
-	if (n != 2 * out->rank)
-		return bad(c, "%u pads for %u dimensions", n, out->rank);
+	if (n != 2 * m)
+		return bad(c, "%u pads for %u dimensions", n, m);
 	/* the attribute value is a float32 */
 	if (a->alpha != 0 && in[0]->type != SERVE_FP32)
 		return bad_shape(c, -ENOTSUP, "this type");
-	for (i = 0; i < out->rank; i++) {
-		if (p[i] < 0 || p[i] > INT_MAX || p[i + out->rank] < 0 ||
-		    p[i + out->rank] > INT_MAX)
+	memset(p, 0, 2 * SERVE_RANK * sizeof(*p));
+	for (i = 0; i < m; i++) {
+		int64_t before = given[i], behind = given[i + m];
+
+		k = axis_of(axes[i], out->rank);
+		if (!axis_ok(k, out->rank) || seen[k])
+			return bad(c, "axis %lld", (long long)axes[i]);
+		seen[k] = true;
+		d = in[0]->dims[k];
+		if (before < -INT_MAX || before > INT_MAX || behind < -INT_MAX || behind > INT_MAX)
+			return bad(c, "pads out of range");
+		if (a->kind != PAD_CONSTANT && (before < 0 || behind < 0))
 			return bad_shape(c, -ENOTSUP, "negative pads");
-		out->dims[i] += p[i] + p[i + out->rank];
+		if (a->kind != PAD_CONSTANT && (before || behind) &&
+		    (!d || (a->kind == PAD_REFLECT && (before >= d || behind >= d)) ||
+		     (a->kind == PAD_WRAP && (before > d || behind > d))))
+			return bad(c, "pads of %lld and %lld for %lld elements", (long long)before,
+				   (long long)behind, (long long)d);
+		/* what is cut off in front must exist, and what is cut off behind */
+		if (d + (before < 0 ? before : 0) + (behind < 0 ? behind : 0) < 0)
+			return bad(c, "more is cut off than there is");
+		p[k] = before;
+		p[k + out->rank] = behind;
+		out->dims[k] += before + behind;
 	}
 	return 0;
 }

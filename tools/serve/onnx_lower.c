@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * onnx_lower.c - operators of ONNX that are read as several others: LSTM, GRU and Einsum.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "onnx.h"
+#include "oper.h"
+
+/* A node of one of the operators that the readers know, with a new value as output; or an error. */
+static int make(struct reader *r, enum op op, const char *type, bool (*rows)(struct rows *),
+		const struct attrs *a, const int *in, unsigned int nin)
+{
+	int v = graph_value(r->g, r->where, strlen(r->where));
+	struct node *n = v < 0 ? NULL : graph_node(r->g, op, type, r->where, nin);
+
+	if (!n)
+		return refuse(r->g, -ENOMEM, "no memory");
+	n->a = *a;
+	n->rows = rows;
+	memcpy(n->in, in, nin * sizeof(*in));
+	n->out = v;
+	return v;
+}
+
+/* As long as nothing fails: a value that is an error is the result of all that follows. */
+static int make1(struct reader *r, enum op op, const char *type, bool (*rows)(struct rows *),
+		 const struct attrs *a, int in)
+{
+	return in < 0 ? in : make(r, op, type, rows, a, &in, 1);
+}
+
+static int transpose(struct reader *r, int in, const int64_t *perm, unsigned int n)
+{
+	struct attrs a = { .group = 1, .has_ints = true, .nints = n };
+
+	memcpy(a.ints, perm, n * sizeof(*perm));
+	return make1(r, OP_TRANSPOSE, "Transpose", rows_transpose, &a, in);
+}
+
+/* Dimensions of 1: adds or removes them. */
+static int squeeze(struct reader *r, bool adds, int in, const int64_t *axes, unsigned int n)
+{
+	struct attrs a = { .group = 1, .nints = n };
+
+	if (!n)
+		return in;
+	memcpy(a.ints, axes, n * sizeof(*axes));
+	return make1(r, adds ? OP_UNSQUEEZE : OP_SQUEEZE, adds ? "Unsqueeze" : "Squeeze",
+		     rows_squeeze, &a, in);
+}
+
+static int slice0(struct reader *r, int in, int64_t from, int64_t to)
+{
+	struct attrs a = { .group = 1, .nints = 1, .ints = { from }, .more = { to } };
+
+	return make1(r, OP_SLICE, "Slice", rows_slice, &a, in);
+}
+
+static int concat(struct reader *r, const int *in, unsigned int n, int64_t axis)
+{
+	struct attrs a = { .group = 1, .axis = axis };
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (in[i] < 0)
+			return in[i];
+	return make(r, OP_CONCAT, "Concat", rows_concat, &a, in, n);
+}
+
+static int matmul(struct reader *r, int x, int y)
+{
+	struct attrs a = { .group = 1 };
+	int in[2] = { x, y };
+
+	return x < 0 ? x : y < 0 ? y : make(r, OP_MATMUL, "MatMul", rows_matmul, &a, in, 2);
+}
+
+/* Let the node's output have this name; all is made for it. */
+static int output(struct reader *r, unsigned int i, int v)
+{
+	struct attrs a = { .group = 1 };
+	int out, made;
+
+	if (v < 0)
+		return v;
+	out = onnx_define(&r->names, r->np->output[i]);
+	if (out < 0)
+		return out;
+	made = make1(r, OP_IDENTITY, "Identity", rows_each, &a, v);
+	if (made < 0)
+		return made;
+	r->g->node[r->g->nnodes - 1].out = out;
+	return 0;
+}
+
+static bool has_output(const struct reader *r, unsigned int i)
+{
+	return r->np->n_output > i && *r->np->output[i];
+}
+
+static bool is_text(const Onnx__AttributeProto *a, const char *text)
+{
+	return a->has_s && a->s.len == strlen(text) && !memcmp(a->s.data, text, a->s.len);
+}
+
+/* ---- LSTM and GRU ------------------------------------------------------------------- */
+
+/* Which directions, and what of the attributes is not supported. */
+static int recurrent_attrs(struct reader *r, bool lstm, bool *forward, bool *backward, bool *linear)
+{
+	static const char *const lstm_acts[] = { "Sigmoid", "Tanh", "Tanh" };
+	static const char *const gru_acts[] = { "Sigmoid", "Tanh" };
+	size_t i, k, each = lstm ? 3 : 2;
+
+	*forward = true;
+	*backward = *linear = false;
+	for (i = 0; i < r->np->n_attribute; i++) {
+		const Onnx__AttributeProto *a = r->np->attribute[i];
+		const char *name = a->name ? a->name : "";
+		bool ok = true;
+
+		if (a->ref_attr_name && *a->ref_attr_name) {
+			ok = false;
+		} else if (!strcmp(name, "direction")) {
+			*forward = !is_text(a, "reverse");
+			*backward = !is_text(a, "forward");
+			ok = is_text(a, "forward") || is_text(a, "reverse") ||
+				is_text(a, "bidirectional");
+		} else if (!strcmp(name, "activations")) {
+			for (k = 0; k < a->n_strings && ok; k++) {
+				const char *want = lstm ? lstm_acts[k % each] : gru_acts[k % each];
+
+				ok = a->strings[k].len == strlen(want) &&
+					!memcmp(a->strings[k].data, want, strlen(want));
+			}
+		} else if (!strcmp(name, "linear_before_reset")) {
+			*linear = a->i;
+			ok = !lstm;
+		} else if (!strcmp(name, "input_forget") || !strcmp(name, "layout")) {
+			ok = !a->i;
+		} else {
+			ok = !strcmp(name, "hidden_size");
+		}
+		if (!ok)
+			return onnx_refuse(r, -ENOTSUP, "attribute '%s', or its value", name);
+	}
+	return 0;
+}
+
+/* Part d of a value along its first axis, which is left out. */
+static int part(struct reader *r, int v, int64_t d)
+{
+	struct attrs a = { .group = 1 };
+	int in[2] = { v, graph_const(r->g, r->where, SERVE_INT64, 0, NULL) };
+
+	if (in[1] < 0)
+		return in[1];
+	*(int64_t *)r->g->value[in[1]].data = d;
+	return make(r, OP_GATHER, "Gather", rows_gather, &a, in, 2);
+}
+
+static int one_way(struct reader *r, const struct oper *o, const int *in, int64_t d, bool back,
+		   bool linear)
+{
+	static const int64_t turned[] = { 1, 0 };
+	static const int from[] = { 3, 5, 6 };		/* bias, state, cells */
+	struct attrs a = { .group = 1, .p = { back, linear } };
+	int to[5] = { -1, -1, -1, -1, -1 }, v;
+	unsigned int i, n = 2;
+
+	to[0] = matmul(r, in[0], transpose(r, part(r, in[1], d), turned, 2));
+	to[1] = transpose(r, part(r, in[2], d), turned, 2);
+	if (to[0] < 0 || to[1] < 0)
+		return to[0] < 0 ? to[0] : to[1];
+	for (i = 0; i < 3; i++) {
+		if (in[from[i]] < 0)
+			continue;
+		to[2 + i] = part(r, in[from[i]], d);
+		if (to[2 + i] < 0)
+			return to[2 + i];
+		n = 3 + i;
+	}
+	v = make(r, OP_TABLE, o->name, o->rows, &a, to, n);
+	if (v >= 0)
+		r->g->node[r->g->nnodes - 1].oper = o;
+	return v;
+}
+
+static int recurrent(struct reader *r, const struct oper *o)
+{
+	static const int64_t second[] = { 1 };
+	bool lstm = o == &oper_lstm, way[2], linear;
+	int in[8] = { -1, -1, -1, -1, -1, -1, -1, -1 }, all[2], part_of[2], rc;
+	unsigned int i, k, n = 0, nin = (unsigned int)r->np->n_input;
+
+	if (nin < 3 || nin > (lstm ? 8 : 6) || !r->np->n_output || r->np->n_output > (lstm ? 3 : 2))
+		return onnx_refuse(r, -EINVAL, "%u inputs, %zu outputs", nin, r->np->n_output);
+	rc = onnx_inputs(r, nin, 3, in);
+	if (!rc)
+		rc = recurrent_attrs(r, lstm, &way[0], &way[1], &linear);
+	if (rc)
+		return rc;
+	if (in[4] >= 0 || in[7] >= 0)
+		return onnx_refuse(r, -ENOTSUP, "sequence_lens, or peepholes");
+	for (i = 0; i < 2; i++) {
+		if (!way[i])
+			continue;
+		all[n] = one_way(r, o, in, n, i, linear);
+		if (all[n] < 0)
+			return all[n];
+		n++;
+	}
+	/* all states, the last one, the cells */
+	for (k = 0; k < r->np->n_output && !rc; k++) {
+		if (!has_output(r, k))
+			continue;
+		for (i = 0; i < n; i++)
+			part_of[i] = !k ? squeeze(r, true, slice0(r, all[i], 0, -2), second, 1) :
+				k == 1 ? slice0(r, all[i], -2, -1) : slice0(r, all[i], -1, INT64_MAX);
+		rc = output(r, k, n == 1 ? part_of[0] : concat(r, part_of, 2, k ? 0 : 1));
+	}
+	return rc;
+}
+
+/* ---- Einsum --------------------------------------------------------------------------- */
+
+/* Letters of a term; returns how many, or -1. */
+static int letters(const char **p, int64_t *to)
+{
+	int n = 0;
+
+	for (; **p && **p != ',' && **p != '-'; (*p)++) {
+		if (**p == ' ')
+			continue;
+		if (n == SERVE_RANK || !((**p >= 'a' && **p <= 'z') || (**p >= 'A' && **p <= 'Z')))
+			return -1;
+		to[n++] = **p;
+	}
+	return n;
+}
+
+static bool has(const int64_t *list, unsigned int n, int64_t c)
+{
+	while (n-- > 0)
+		if (list[n] == c)
+			return true;
+	return false;
+}
+
+static bool twice(const int64_t *list, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 1; i < n; i++)
+		if (has(list, i, list[i]))
+			return true;
+	return false;
+}
+
+/*
+ * Two terms with one letter that only the output lacks: a matrix product.  What is only in x or
+ * only in y is a dimension of the product too, or of 1 in the other operand; the order is
+ * the output's, then what x and y have last.
+ */
+static int as_product(struct reader *r, const int *in, const int64_t x[], unsigned int nx,
+		      const int64_t y[], unsigned int ny, const int64_t out[], unsigned int no)
+{
+	int64_t perm[2][SERVE_RANK + 2], gaps[2][SERVE_RANK + 2], back[SERVE_RANK + 2];
+	int64_t inner = 0, m = 0, k = 0, order[SERVE_RANK + 2], dropped[2];
+	unsigned int i, j, n = 0, np[2] = { 0, 0 }, ng[2] = { 0, 0 }, nd = 0;
+	const int64_t *term[2] = { x, y };
+	unsigned int len[2] = { nx, ny };
+	int v[2];
+
+	for (i = 0; i < nx; i++)
+		if (!has(out, no, x[i])) {
+			if (inner || !has(y, ny, x[i]))
+				return -ENOENT;
+			inner = x[i];
+		}
+	for (i = 0; i < ny; i++)
+		if (!has(out, no, y[i]) && y[i] != inner)
+			return -ENOENT;
+	if (!inner)
+		return -ENOENT;
+	/* the last letter that only x has, and only y */
+	for (i = 0; i < no; i++) {
+		if (!has(y, ny, out[i]))
+			m = out[i];
+		if (!has(x, nx, out[i]))
+			k = out[i];
+	}
+	for (i = 0; i < no; i++)
+		if (out[i] != m && out[i] != k)
+			order[n++] = out[i];
+	if (n + 2 > 6 || twice(x, nx) || twice(y, ny))
+		return -ENOENT;
+	for (j = 0; j < 2; j++) {
+		/* the batch, then [m, inner] of x, [inner, k] of y */
+		order[n] = j ? inner : m;
+		order[n + 1] = j ? k : inner;
+		for (i = 0; i < n + 2; i++) {
+			unsigned int at;
+
+			for (at = 0; order[i] && at < len[j] && term[j][at] != order[i]; at++)
+				;
+			if (order[i] && at < len[j])
+				perm[j][np[j]++] = at;
+			else
+				gaps[j][ng[j]++] = i;
+		}
+		if (np[j] != len[j])
+			return -ENOENT;
+		v[j] = squeeze(r, true, transpose(r, in[j], perm[j], np[j]), gaps[j], ng[j]);
+	}
+	v[0] = matmul(r, v[0], v[1]);
+	if (!m)
+		dropped[nd++] = n;
+	if (!k)
+		dropped[nd++] = n + 1;
+	v[0] = squeeze(r, false, v[0], dropped, nd);
+	/* to the order of the output */
+	if (m)
+		order[n++] = m;
+	if (k)
+		order[n++] = k;
+	for (i = 0; i < no; i++)
+		for (j = 0; j < n; j++)
+			if (order[j] == out[i])
+				back[i] = j;
+	return no ? transpose(r, v[0], back, no) : v[0];
+}
+
+static int einsum(struct reader *r)
+{
+	const Onnx__AttributeProto *e = onnx_attr(r, "equation");
+	struct attrs a = { .group = 1 };
+	int64_t term[2][SERVE_RANK] = { { 0 } }, out[SERVE_RANK] = { 0 };
+	unsigned int nin = (unsigned int)r->np->n_input, i, k;
+	char text[128];
+	const char *p = text;
+	int in[2], n[3] = { 0 }, rc;
+
+	if (nin < 1 || nin > 2 || r->np->n_output != 1)
+		return onnx_refuse(r, -ENOTSUP, "%u inputs", nin);
+	rc = onnx_inputs(r, nin, nin, in);
+	if (rc)
+		return rc;
+	if (!e || !e->has_s || r->np->n_attribute != 1 || e->s.len >= sizeof(text) ||
+	    memchr(e->s.data, 0, e->s.len))
+		return onnx_refuse(r, -ENOTSUP, "no equation, or a long one");
+	memcpy(text, e->s.data, e->s.len);
+	text[e->s.len] = 0;
+	for (i = 0; i < nin; i++) {
+		n[i] = letters(&p, term[i]);
+		if (n[i] < 0 || (i + 1 < nin && *p++ != ','))
+			return onnx_refuse(r, -ENOTSUP, "equation '%s'", text);
+	}
+	if (!strncmp(p, "->", 2)) {
+		p += 2;
+		n[2] = letters(&p, out);
+	} else {
+		/* the letters that occur once, in alphabetical order */
+		for (i = 'A'; i <= 'z'; i++) {
+			unsigned int times = 0;
+
+			for (k = 0; k < SERVE_RANK; k++)
+				times += (term[0][k] == i) + (term[1][k] == i);
+			if (times == 1 && n[2] < SERVE_RANK)
+				out[n[2]++] = i;
+			else if (times == 1)
+				n[2] = -1;
+			if (n[2] < 0)
+				break;
+		}
+	}
+	if (*p || n[2] < 0 || twice(out, (unsigned int)n[2]))
+		return onnx_refuse(r, -ENOTSUP, "equation '%s'", text);
+	for (k = 0; k < (unsigned int)n[2]; k++)
+		if (!has(term[0], (unsigned int)n[0], out[k]) && !has(term[1], (unsigned int)n[1], out[k]))
+			return onnx_refuse(r, -EINVAL, "equation '%s'", text);
+	rc = nin == 2 ? as_product(r, in, term[0], (unsigned int)n[0], term[1], (unsigned int)n[1],
+				   out, (unsigned int)n[2]) : -ENOENT;
+	if (rc != -ENOENT)
+		return output(r, 0, rc);
+	/* term by term: see ops_math.c */
+	memcpy(a.ints, term[0], sizeof(a.ints));
+	memcpy(a.more, term[1], sizeof(a.more));
+	memcpy(a.steps, out, sizeof(a.steps));
+	for (i = 0; i < 3; i++)
+		a.p[i] = n[i];
+	rc = make(r, OP_TABLE, "Einsum", oper_einsum.rows, &a, in, nin);
+	if (rc >= 0)
+		r->g->node[r->g->nnodes - 1].oper = &oper_einsum;
+	return output(r, 0, rc);
+}
+
+int onnx_lower(struct reader *r)
+{
+	const char *op = r->np->op_type;
+
+	return !strcmp(op, "LSTM") ? recurrent(r, &oper_lstm) :
+		!strcmp(op, "GRU") ? recurrent(r, &oper_gru) : !strcmp(op, "Einsum") ? einsum(r) : -ENOENT;
+}
