@@ -333,7 +333,7 @@ check-all:
 bench-report:
 	$(Q)$(PYTHON3) $(srctree)/tests/bench/report.py $(FILES)
 
-bench bench-build bench-ck scale: $(if $(have-config),libpawl.a libpawl-plain.a $(version-h))
+bench bench-build bench-drivers bench-ck scale: $(if $(have-config),libpawl.a libpawl-plain.a $(version-h))
 	+$(Q)$(MAKE) -f $(srctree)/tests/bench/Makefile srctree=$(src-abs) objtree=$(CURDIR) \
 		PAWL_LIBS='$(base-ldflags) $(lib-ldlibs)' $@
 
@@ -371,7 +371,7 @@ cmd_mxlayer = $(CXX) -shared $(z-defs) $(base-ldflags) -o .check-layer-compat.so
 check-layer-compat: $(mx-objs) libpawl.so
 	$(if $(mx-objs),$(call cmd,mxlayer),@:)
 
-PHONY += setup run check check-all bench bench-build bench-ck bench-report scale check-tokens check-edges check-docs \
+PHONY += setup run check check-all bench bench-build bench-drivers bench-ck bench-report scale check-tokens check-edges check-docs \
 	check-sources check-exports check-layers $(layers:%=check-layer-%)
 
 # --- releases ----------------------------------------------------------------
@@ -432,6 +432,7 @@ PHONY += help
 #@   setup           install the Debian packages that run and check need (root)
 #@   bench           the benchmarks, beside other engines (BENCH_ARGS=...)
 #@   bench-build     the programs that bench and scale run
+#@   bench-drivers   other engines for pawl bench --vs=tests/bench/out/drivers
 #@   bench-ck        the library's structures beside concurrencykit's
 #@   bench-report    its tables in README and benchmarks.md, from FILES='...' (--json)
 #@   bench-serve     pawl serve beside Triton 2.51, by perf_analyzer and MLPerf LoadGen from PyPI

@@ -44,18 +44,22 @@ END
 "$pawl" help bench | sed -n 's/^  \([a-z][a-z]*\)  *[a-z].*/\1/p' >"$tmp/suites"
 run 0 --list
 cut -d ' ' -f 1 "$tmp/out" >"$tmp/names"
-cut -d / -f 1 "$tmp/names" | uniq >"$tmp/want"
-cmp -s "$tmp/want" "$tmp/suites" || fail 'the help has other suites than --list'
+{ cut -d / -f 1 "$tmp/names" | uniq; echo preempted; } >"$tmp/want"
+cmp -s "$tmp/want" "$tmp/suites" || fail 'the help has other suites than --list, and preempted'
 
-# each figure has a value, even in the shortest run
-run 0 --duration=1 --rounds=1 --warmup=0 --output-json="$tmp/all.json"
+# each figure has a value, even in the shortest run; but threads that have no CPU never do half of
+# the ideal work
+run 0 --duration=1 --rounds=1 --warmup=0 --output-json="$tmp/all.json" --html="$tmp/all.html"
 cp "$tmp/out" "$tmp/report"
 [ ! -s "$tmp/err" ] || fail 'messages of a run in which all is right'
 printed '^run +1 of 1 rounds, '
 while read -r name; do
-	printed "^$name  +[0-9.-]+"
+	case $name in
+	metg/*) ;;
+	*) printed "^$name  +[0-9.-]+" ;;
+	esac
 done <"$tmp/names"
-so "$tmp/all.json" 'list(f) == names and d["tool"] == "pawl bench" and not d["interrupted"]'
+so "$tmp/all.json" '[n for n in names if n in f or n[:5] != "metg/"] == list(f) and d["tool"] == "pawl bench" and not d["interrupted"]'
 so "$tmp/all.json" 'all(len(x["rounds"]) == 1 and x["least"] <= x["median"] <= x["most"] for x in f.values())'
 so "$tmp/all.json" 'all(x["rounds"][0] > 0 for x in f.values() if x["unit"] != "share" and "lag" not in x["name"])'
 # the host, and what spoils the figures, in both forms
@@ -72,6 +76,31 @@ so "$tmp/all.json" 'all(t["min_ns"] <= a["ns"] <= b["ns"] <= t["max_ns"] for t i
 	(x["times"] for x in f.values() if "times" in x) for a, b in zip(t["percentiles"], t["percentiles"][1:]))'
 so "$tmp/all.json" 'all(t["count"] >= 1 for t in (x["times"] for x in f.values() if "times" in x))'
 
+# the page: each figure has a row, what opens is closed, and the data is that of the JSON
+checks=$((checks + 1))
+"$python" - "$tmp/all.html" "$tmp/all.json" <<'END' || fail 'the page'
+import html.parser, json, re, sys
+text = open(sys.argv[1], encoding="utf-8").read()
+d = json.load(open(sys.argv[2], encoding="utf-8"))
+opened = []
+
+class Page(html.parser.HTMLParser):
+    def handle_starttag(self, tag, attrs):
+        if tag != "meta":
+            opened.append(tag)
+        assert not any("//" in (v or "") for k, v in attrs), attrs
+
+    def handle_endtag(self, tag):
+        assert opened.pop() == tag, tag
+
+Page().feed(text)
+inside = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL).group(1))
+sys.exit(not (not opened and inside == d and "nan" not in re.sub(r'<script.*?</script>', "", text, flags=re.DOTALL) and
+              all("<tr><td>" + f["name"] in text for f in d["figures"]) and
+              text.count("<svg") == 2 * len(d["figures"]) + len({f["name"].split("/")[0]
+                  for f in d["figures"] if "times" in f})))
+END
+
 # a suite, on one CPU, as JSON on standard output
 cpu=$("$python" -c 'import os; print(min(os.sched_getaffinity(0)))')
 run 0 -j -d 1s -r 2 -w 0 -S 7 -C "$cpu" requests fairness open
@@ -80,6 +109,30 @@ cp "$tmp/out" "$tmp/one.json"
 so "$tmp/one.json" 'list(f) == names and d["host"]["cpus"] == 1 and d["host"]["cpu_list"] == "'"$cpu"'"'
 so "$tmp/one.json" 'any("There is one CPU" in w for w in d["warnings"])'
 so "$tmp/one.json" 'all(len(x["rounds"]) == 2 for x in f.values()) and d["seed"] == 7'
+
+# --- more threads than CPUs, beside another engine ---
+
+"$pawl" bench --list preempted | cut -d ' ' -f 1 >"$tmp/names"
+run 0 -d 1 -r 1 -w 0 -o "$tmp/pre.json" preempted
+so "$tmp/pre.json" 'list(f) == names and not d["interrupted"]'
+cc=${CC:-cc}
+if command -v "${cc%% *}" >/dev/null; then
+	mkdir "$tmp/drivers"
+	run 1 --vs="$tmp/drivers" preempted
+	said "pawl bench: $tmp/drivers: no drivers"
+	bench=$src/tests/bench
+	# shellcheck disable=SC2086 # a compiler, and its options
+	$cc -std=gnu11 -O1 -fPIC -shared -pthread -I"$bench" -I"$src/tools/bench" "$bench/drive_twin.c" \
+		"$bench"/twin/*.c -o "$tmp/drivers/twin.so" 2>"$tmp/err" || fail 'the driver does not compile'
+	run 0 -d 1 -r 1 -w 0 --vs="$tmp/drivers" -o "$tmp/vs.json" preempted
+	so "$tmp/vs.json" 'set(f) == set(names) | {"%s/%s@twin/%s" % tuple(n.split("/")) for n in names}'
+	printed '^preempted/2-1us@twin/rate +[0-9.]+ [kM]?/s .* of pawl.s$'
+	echo 'int x;' | $cc -x c -shared -fPIC - -o "$tmp/drivers/other.so"
+	run 1 --vs="$tmp/drivers" preempted
+	said 'other.so: not a driver of this version'
+fi
+run 1 --vs="$tmp/nothing" preempted
+said "$tmp/nothing: No such file or directory"
 
 # --- compare ---
 
@@ -185,6 +238,8 @@ refused '--compare needs two measurements' --compare "$tmp/a.json"
 refused '--compare needs two measurements' --compare a b c
 run 1 -d 1 -r 1 -w 0 -o "$tmp/no/file" busy
 said "$tmp/no/file: No such file or directory"
+run 1 -d 1 -r 1 -w 0 --html="$tmp/no/page" busy
+said "$tmp/no/page: No such file or directory"
 
 # --- completion ---
 
@@ -203,7 +258,7 @@ if command -v bash >/dev/null; then
 	offers bench be
 	offers 'record replay' re
 	offers bench help be
-	offers 'primitives producers' bench pr
+	offers 'primitives producers preempted' bench pr
 	offers '--duration=' bench --du
 	offers '--threshold=' bench shapes --th
 	offers '--json' bench --json

@@ -21,7 +21,7 @@ static const char help_text[] =
 "   or: pawl bench --compare [--threshold=PERCENT] A.json[,FILE]... B.json[,FILE]...\n"
 "Measure the engine on this host, or compare two measurements.\n"
 "\n"
-"Suites (without one, all):\n"
+"Suites (without one, all but the last):\n"
 "  primitives   a push, by the number of vars; run, completion, launch, wake, hand-over\n"
 "  shapes       ops that depend on each other in six ways: time per op\n"
 "  metg         the smallest op at which the threads do half of the ideal work\n"
@@ -30,14 +30,17 @@ static const char help_text[] =
 "  fairness     how long ops wait where many producers compete, and who waits longest\n"
 "  busy         pushes and waits while all workers run long bodies\n"
 "  open         ops at random times: time from the intended start, and own lag\n"
+"  preempted    more threads than CPUs, and stopped threads: rate, time, longest silence\n"
 "\n"
 "  -d, --duration=S          the time of all together (40)\n"
 "  -r, --rounds=N            each case has a turn in each round (9)\n"
 "  -w, --warmup=S            the time before each measurement (5ms)\n"
 "  -S, --seed=N              the seed of random shapes and times (1)\n"
 "  -C, --cpus=LIST           run on these CPUs, such as 0-3,8\n"
+"  -V, --vs=DIR              preempted: also the engines whose drivers are in DIR, in turns\n"
 "  -j, --json                print JSON instead of text\n"
 "  -o, --output-json=FILE    write the JSON to a file\n"
+"  -H, --html=FILE           write a page with curves for a browser, and the JSON in it\n"
 "  -b, --break-us=N          end the run when a single time exceeds N us, and write a trace of\n"
 "                            what the engine did until then; all times are longer with it\n"
 "  -T, --trace=FILE          the file of that trace (pawl-bench-trace.json)\n"
@@ -59,6 +62,8 @@ static const struct option long_options[] = {
 	{ "warmup", required_argument, NULL, 'w' },
 	{ "seed", required_argument, NULL, 'S' },
 	{ "cpus", required_argument, NULL, 'C' },
+	{ "html", required_argument, NULL, 'H' },
+	{ "vs", required_argument, NULL, 'V' },
 	{ "json", no_argument, NULL, 'j' },
 	{ "output-json", required_argument, NULL, 'o' },
 	{ "break-us", required_argument, NULL, 'b' },
@@ -73,15 +78,17 @@ static const struct option long_options[] = {
 static const struct suite {
 	const char *name;
 	void (*plan)(struct plan *p);
+	bool extra;			/* only if it is named */
 } bench_suites[] = {
-	{ "primitives", plan_primitives },
-	{ "shapes", plan_shapes },
-	{ "metg", plan_metg },
-	{ "producers", plan_producers },
-	{ "requests", plan_requests },
-	{ "fairness", plan_fairness },
-	{ "busy", plan_busy },
-	{ "open", plan_open },
+	{ "primitives", plan_primitives, false },
+	{ "shapes", plan_shapes, false },
+	{ "metg", plan_metg, false },
+	{ "producers", plan_producers, false },
+	{ "requests", plan_requests, false },
+	{ "fairness", plan_fairness, false },
+	{ "busy", plan_busy, false },
+	{ "open", plan_open, false },
+	{ "preempted", plan_preempted, true },
 };
 
 #define NSUITES (sizeof(bench_suites) / sizeof(bench_suites[0]))
@@ -525,6 +532,7 @@ static bool set(struct options *o, int c, const char *arg)
 	case 'C':
 		o->cpu_list = arg;
 		return parse_cpus(arg);
+	case 'V': o->drivers = arg; break;
 	case 'j': o->json = true; break;
 	case 'o': o->json_out = arg; break;
 	case 'b':
@@ -532,6 +540,7 @@ static bool set(struct options *o, int c, const char *arg)
 		o->break_ns = v * 1000;
 		return ok;
 	case 'T': o->trace = arg; break;
+	case 'H': o->html = arg; break;
 	case 'l': o->list = true; break;
 	case 'c': o->compare = true; break;
 	case 't': return parse_percent(arg, &o->threshold);
@@ -546,7 +555,7 @@ static int parse(struct options *o, int argc, char **argv)
 	char text[300];
 
 	optind = 0;
-	while ((c = getopt_long(argc, argv, "d:r:w:S:C:jo:b:T:lct:h", long_options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "d:r:w:S:C:V:jo:H:b:T:lct:h", long_options, NULL)) != -1) {
 		if (c == 'h') {
 			fputs(help_text, stdout);
 			return STATUS_OK;
@@ -598,7 +607,7 @@ static int plan_suites(struct plan *p, int n, char **names)
 	for (i = 0; i < NSUITES; i++) {
 		for (k = 0; k < n && strcmp(names[k], bench_suites[i].name); k++)
 			;
-		if (!n || k < n)
+		if (n ? k < n : !bench_suites[i].extra)
 			bench_suites[i].plan(p);
 	}
 	return 0;
@@ -625,6 +634,8 @@ static int measure(struct plan *p)
 		bench_report_text(&res);
 	if (o->json_out && bench_report_json(&res, o->json_out))
 		rc = -1;
+	if (o->html && bench_report_html(&res, o->html))
+		rc = -1;
 	return rc || res.interrupted ? STATUS_FAILED : STATUS_OK;
 }
 
@@ -643,6 +654,9 @@ int cmd_bench(int argc, char **argv)
 	if (o.compare)
 		return bench_compare(&o, argv[optind], argv[optind + 1]);
 	o.cpus = usable_cpus();
+	o.vs = o.drivers != NULL;
+	if (o.vs && bench_drivers(o.drivers))
+		return STATUS_FAILED;
 	p = bench_alloc(1, sizeof(*p));
 	p->o = &o;
 	if (plan_suites(p, argc - optind, argv + optind)) {

@@ -6,7 +6,8 @@
 
 #include "suite.h"
 
-#define BEYOND	10u		/* samples that a percentile needs above it */
+#define SPREAD	0.1		/* of the median */
+#define LAG	0.2		/* of the time, both at p99 */
 
 /* In units of 1/100000. */
 static const struct {
@@ -38,7 +39,8 @@ const char *bench_value(enum unit unit, double v, char *text, size_t size)
 	else if (unit == UNIT_SHARE)
 		snprintf(text, size, "%.3f", v);
 	else if (unit == UNIT_RATE)
-		snprintf(text, size, v < 1e6 ? "%.1f k/s" : "%.2f M/s", v / (v < 1e6 ? 1e3 : 1e6));
+		snprintf(text, size, v < 1e3 ? "%.0f /s" : v < 1e6 ? "%.1f k/s" : "%.2f M/s",
+			 v < 1e3 ? v : v / (v < 1e6 ? 1e3 : 1e6));
 	else if (v < 1e3)
 		snprintf(text, size, v < 100 ? "%.1f ns" : "%.0f ns", v);
 	else if (v < 1e6)
@@ -74,8 +76,10 @@ static double spread(const struct figure *f)
 	return half / median_of(f->round, n);
 }
 
-#define SPREAD	0.1
-#define LAG	0.2		/* of the time, both at p99 */
+bool bench_unsteady(const struct figure *f)
+{
+	return spread(f) > SPREAD;
+}
 
 void bench_report_judge(const struct plan *p)
 {
@@ -84,7 +88,7 @@ void bench_report_judge(const struct plan *p)
 
 	for (i = 0; i < p->nfigures; i++) {
 		all += p->figures[i]->rounds > 0;
-		n += spread(p->figures[i]) > SPREAD;
+		n += bench_unsteady(p->figures[i]);
 	}
 	if (n)
 		host_warn("Of %u of %u figures, those with ~, the middle half of the rounds spreads "
@@ -104,16 +108,36 @@ void bench_report_judge(const struct plan *p)
 
 /* --- text ------------------------------------------------------------------------------ */
 
-static void text_figure(const struct figure *f)
+/* The median as a part of pawl's, for a figure of another engine: SUITE/CASE@ENGINE/FIGURE. */
+static double part_of_pawl(const struct plan *p, const struct figure *f)
 {
+	const char *at = strchr(f->name, '@'), *rest = at ? strchr(at, '/') : NULL;
+	unsigned int i;
+	char name[64];
+
+	if (!rest)
+		return NAN;
+	snprintf(name, sizeof(name), "%.*s%s", (int)(at - f->name), f->name, rest);
+	for (i = 0; i < p->nfigures; i++)
+		if (!strcmp(p->figures[i]->name, name))
+			return median_of(f->round, f->rounds) /
+			       median_of(p->figures[i]->round, p->figures[i]->rounds);
+	return NAN;
+}
+
+static void text_figure(const struct plan *p, const struct figure *f)
+{
+	double least, most, part = part_of_pawl(p, f);
 	char a[32], b[32], c[32];
-	double least, most;
 
 	least_most(f, &least, &most);
-	printf("%-30s %10s %10s %10s%s\n", f->name,
+	printf("%-30s %10s %10s %10s%s", f->name,
 	       bench_value(f->unit, median_of(f->round, f->rounds), a, sizeof(a)),
 	       bench_value(f->unit, least, b, sizeof(b)),
-	       bench_value(f->unit, most, c, sizeof(c)), spread(f) > SPREAD ? " ~" : "");
+	       bench_value(f->unit, most, c, sizeof(c)), bench_unsteady(f) ? " ~" : "");
+	if (!isnan(part))
+		printf("%s %.3g of pawl's", bench_unsteady(f) ? "" : "  ", part);
+	printf("\n");
 }
 
 static void text_hist(const struct figure *f)
@@ -145,7 +169,7 @@ void bench_report_text(const struct result *r)
 	printf("\n%-30s %10s %10s %10s   of the rounds\n", "", "median", "least", "most");
 	for (i = 0; i < p->nfigures; i++)
 		if (p->figures[i]->rounds)
-			text_figure(p->figures[i]);
+			text_figure(p, p->figures[i]);
 	for (i = 0; i < p->nfigures; i++) {
 		if (!p->figures[i]->hist || !p->figures[i]->hist->count)
 			continue;
@@ -209,13 +233,11 @@ static json_t *json_figure(const struct figure *f)
 	return j;
 }
 
-int bench_report_json(const struct result *r, const char *file)
+json_t *bench_report_root(const struct result *r)
 {
 	const struct options *o = r->plan->o;
-	FILE *f = file ? fopen(file, "we") : stdout;
 	json_t *root, *figures = json_array();
 	unsigned int i;
-	int rc = -1;
 
 	for (i = 0; i < r->plan->nfigures; i++)
 		if (r->plan->figures[i]->rounds)
@@ -233,6 +255,15 @@ int bench_report_json(const struct result *r, const char *file)
 		json_object_update_new(json_object_get(root, "break"), json_pack(
 			"{s:s, s:f, s:f}", "trace", o->trace, "from_us", bench_limit.from_us,
 			"to_us", bench_limit.to_us));
+	return root;
+}
+
+int bench_report_json(const struct result *r, const char *file)
+{
+	FILE *f = file ? fopen(file, "we") : stdout;
+	json_t *root = bench_report_root(r);
+	int rc = -1;
+
 	if (f && root)
 		rc = json_dumpf(root, f, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	if (f && !rc)

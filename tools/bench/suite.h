@@ -4,7 +4,7 @@
  *
  * A suite has cases, and a case has figures.  cmd.c runs every case once per round, so that a
  * change of the host spreads over all cases, and a figure has one value per round.  The suites
- * are in primitives.c, shapes.c, load.c and open.c; report.c prints, and compare.c compares two
+ * are in primitives.c, shapes.c, load.c, open.c and preempted.c; report.c prints, and compare.c compares two
  * runs.
  *
  * Times are nanoseconds of CLOCK_MONOTONIC.
@@ -27,8 +27,9 @@
 
 #define BENCH_SELF	"pawl bench"
 #define MAX_ROUNDS	1000u
-#define MAX_CASES	128u
+#define MAX_CASES	256u
 #define CASE_FIGURES	4u
+#define BEYOND		10u		/* samples that a percentile needs above it */
 #define MAX_PRODUCERS	256u
 
 struct options {
@@ -36,8 +37,9 @@ struct options {
 	unsigned int rounds;
 	unsigned int cpus;		/* that the affinity mask and the quota permit */
 	const char *cpu_list;
-	bool json, list, compare;
-	const char *json_out, *trace;
+	bool json, list, compare, vs;
+	const char *drivers;
+	const char *json_out, *html, *trace;
 	uint64_t break_ns;		/* 0: no limit */
 	double threshold;		/* --compare: percent */
 };
@@ -100,6 +102,10 @@ void plan_requests(struct plan *p);
 void plan_fairness(struct plan *p);
 void plan_busy(struct plan *p);
 void plan_open(struct plan *p);
+void plan_preempted(struct plan *p);
+
+/* Load the drivers of a folder.  0 or -1, after a message. */
+int bench_drivers(const char *dir);
 
 /* Add a case, and then its figures.  name NULL: the figure has the name of the case. */
 struct bench_case *plan_case(struct plan *p, void (*run)(struct run *r), unsigned int weight,
@@ -229,10 +235,16 @@ struct result {
 void bench_report_text(const struct result *r);
 /* Write to the file, or if it is NULL to standard output.  0 or -1, after a message. */
 int bench_report_json(const struct result *r, const char *file);
+json_t *bench_report_root(const struct result *r);
+/* The rounds spread. */
+bool bench_unsteady(const struct figure *f);
 /* Add the warnings that concern single figures. */
 void bench_report_judge(const struct plan *p);
 /* A value of this unit, for people. */
 const char *bench_value(enum unit unit, double v, char *text, size_t size);
+
+/* html.c: 0 or -1, after a message. */
+int bench_report_html(const struct result *r, const char *file);
 
 /* host.c */
 void host_begin(void);
