@@ -2,13 +2,13 @@
 /*
  * libpawl_mxnet.so - the real MXNet on pawl.
  *
- * It is compiled against the headers of an installed mxnet package (1.9.1) and preloaded.  Its
- * mxnet::Engine::Get() and _GetSharedRef() then replace those of libmxnet.so, which calls them
+ * It is compiled against the headers of an installed mxnet package (1.9.1, or 2.0.0, of which
+ * PyPI has the beta 1) and preloaded.  Its mxnet::Engine::Get() and _GetSharedRef() then replace those of libmxnet.so, which calls them
  * through its PLT.  They return an engine whose vars and ops are libpawl's.  `pawl mxnet`
  * compiles and preloads it; Documentation/mxnet.md describes how the installed library binds,
  * and what does not work.
  *
- * Two compilers are involved.  libmxnet.so was built with GCC 4.8, whose std::function passes
+ * Two compilers are involved.  libmxnet.so 1.9.1 was built with GCC 4.8, whose std::function passes
  * arguments to its target by value; since GCC 5 it passes them by reference.  The layout is
  * the same, so functions can be moved, copied and destroyed, but not called: see invoke().
  *
@@ -45,7 +45,11 @@
 #include <pawl/engine.h>
 #include <pawl/mx_bridge.h>
 
-static_assert(MXNET_VERSION >= 10901 && MXNET_VERSION < 10902, "made for mxnet 1.9.1");
+static_assert((MXNET_VERSION >= 10901 && MXNET_VERSION < 10902) ||
+	      (MXNET_VERSION >= 20000 && MXNET_VERSION < 20001), "made for mxnet 1.9.1 and 2.0.0");
+
+// In 2.0 an asynchronous function also has an on_start, which it calls before its work.
+#define TWO	(MXNET_VERSION >= 20000)
 
 namespace {
 
@@ -57,9 +61,19 @@ using mxnet::engine::CallbackOnComplete;
 
 // --- the installed library ---------------------------------------------------
 
+// The instance of std::function's invoker for the lambda in Engine::PushSync(), less its
+// arguments.
+#if TWO
+const char probe[] = "_ZNSt17_Function_handlerIFvN5mxnet10RunContextENS0_6engine15CallbackOnStart"
+	"ENS2_18CallbackOnCompleteEEZNS0_6Engine8PushSyncESt8functionIFvS1_EENS0_7ContextERKSt6"
+	"vectorIPNS2_3VarESaISD_EESH_NS0_10FnPropertyEiPKcEUlS1_S3_S4_E_E9_M_invokeERKSt9_Any_data";
+const char probe_value[] = "S1_S3_S4_", probe_reference[] = "OS1_OS3_OS4_";
+#else
 const char probe[] = "_ZNSt17_Function_handlerIFvN5mxnet10RunContextENS0_6engine18"
 	"CallbackOnCompleteEEZNS0_6Engine8PushSyncESt8functionIFvS1_EENS0_7ContextERKSt6vector"
 	"IPNS2_3VarESaISC_EESG_NS0_10FnPropertyEiPKcEUlS1_S3_E_E9_M_invokeERKSt9_Any_data";
+const char probe_value[] = "S1_S3_", probe_reference[] = "OS1_OS3_";
+#endif
 
 // The functions of libmxnet.so that are used; looked up once.
 struct Library {
@@ -103,9 +117,9 @@ Library::Library()
 		handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
 	if (!handle)
 		throw dmlc::Error("pawl: there is no libmxnet.so in this process");
-	if (dlsym(handle, (std::string(probe) + "S1_S3_").c_str()))
+	if (dlsym(handle, (std::string(probe) + probe_value).c_str()))
 		by_value = true;
-	else if (!dlsym(handle, (std::string(probe) + "OS1_OS3_").c_str()))
+	else if (!dlsym(handle, (std::string(probe) + probe_reference).c_str()))
 		throw dmlc::Error("pawl: it is not known how this libmxnet.so calls functions");
 	find(&omp_get, "_ZN5mxnet6engine6OpenMP3GetEv");
 	find(&omp_worker, "_ZN5mxnet6engine6OpenMP22on_start_worker_threadEb");
@@ -288,10 +302,13 @@ void run_sync(void *run, void *fn)
 	       *static_cast<const RunContext *>(run));
 }
 
-void run_async(void *run, void *on_complete, void *fn)
+void run_async(void *run, void *on_start, void *on_complete, void *fn)
 {
 	invoke(by_value, *static_cast<const Engine::AsyncFn *>(fn),
 	       *static_cast<const RunContext *>(run),
+#if TWO
+	       *static_cast<const mxnet::engine::CallbackOnStart *>(on_start),
+#endif
 	       *static_cast<const CallbackOnComplete *>(on_complete));
 }
 
@@ -304,9 +321,9 @@ struct Oper {
 	bool wait;
 	std::atomic<uint32_t> refs{1};	// the handle, and each run
 
-	static void run(void *run, void *on_complete, void *arg)
+	static void run(void *run, void *on_start, void *on_complete, void *arg)
 	{
-		run_async(run, on_complete, &static_cast<Oper *>(arg)->fn);
+		run_async(run, on_start, on_complete, &static_cast<Oper *>(arg)->fn);
 	}
 	static void put(void *arg)
 	{
@@ -392,7 +409,7 @@ class PawlEngine final : public Engine {
 					 o->name.empty() ? nullptr : o->name.c_str());
 
 		o->refs.fetch_add(1, std::memory_order_relaxed);
-		op.async = Oper::run;
+		op.async_start = Oper::run;
 		op.arg = o;
 		op.drop = Oper::put;
 		op.keep = true;
@@ -408,7 +425,7 @@ class PawlEngine final : public Engine {
 		pawl_mx_op op = describe(const_vars, mutable_vars, exec_ctx, prop, priority,
 					 opr_name);
 
-		op.async = run_async;
+		op.async_start = run_async;
 		op.arg = Body<AsyncFn>::make(std::move(exec_fun));
 		op.drop = Body<AsyncFn>::drop;
 		op.in_room = true;
@@ -530,7 +547,11 @@ PawlEngine::~PawlEngine() noexcept(false)
 
 namespace mxnet {
 
+#if TWO
+const std::shared_ptr<Engine> &Engine::_GetSharedRef()
+#else
 std::shared_ptr<Engine> Engine::_GetSharedRef()
+#endif
 {
 	static std::shared_ptr<Engine> engine = std::make_shared<PawlEngine>();
 	return engine;

@@ -52,7 +52,7 @@ chmod +x "$tmp/cxx"
 
 cat >"$tmp/want" <<'EOF'
 Usage: pawl mxnet [OPTION]... [--] COMMAND [ARG]...
-Run COMMAND, a program that uses Apache MXNet 1.9.1, with pawl as its engine.
+Run COMMAND, a program that uses Apache MXNet 1.9.1 or 2.0, with pawl as its engine.
 
   -p, --python=PROGRAM  use the mxnet of this Python (default: COMMAND if it is a
                         Python, or the one that the script names, or the first
@@ -116,16 +116,16 @@ says err "pawl mxnet: $tmp/bare/include/mxnet/base.h: No such file or directory;
 package old 1 8 0
 python python-old "$tmp/old"
 run 1 "$tmp/python-old"
-says err 'is 1.8.0; only 1.9.1 is known'
-for version in '2 9 1' '0 9 1' '1 8 1' '1 10 1' '1 9 0' '1 9 2'; do
+says err 'is 1.8.0; only 1.9.1 and 2.0.0 are known'
+for version in '2 9 1' '0 9 1' '1 8 1' '1 10 1' '1 9 0' '1 9 2' '2 0 1' '2 1 0' '1 0 0'; do
 	# shellcheck disable=SC2086 # three words
 	package old $version
 	run 1 "$tmp/python-old"
-	says err "is $(echo "$version" | tr ' ' .); only 1.9.1 is known"
+	says err "is $(echo "$version" | tr ' ' .); only 1.9.1 and 2.0.0 are known"
 done
 echo >"$tmp/old/include/mxnet/base.h"
 run 1 "$tmp/python-old"
-says err 'is -1.-1.-1; only 1.9.1 is known'
+says err 'is -1.-1.-1; only 1.9.1 and 2.0.0 are known'
 
 package good 1 9 1
 python python-good "$tmp/good"
@@ -390,7 +390,7 @@ for file in $files; do
 done
 # what the compiler is called with
 run 0 -r -P -p "$tmp/python-good"
-echo "-std=c++14 -O2 -g -fPIC -shared -pthread -ftls-model=initial-exec -D_GLIBCXX_USE_CXX11_ABI=0" \
+echo "-std=c++17 -O2 -g -fPIC -shared -pthread -ftls-model=initial-exec -D_GLIBCXX_USE_CXX11_ABI=0" \
 	"-DDMLC_USE_CXX11=1 -DMXNET_USE_CUDA=0 -DMSHADOW_USE_CUDA=0 -DMSHADOW_USE_CBLAS=0 -DMSHADOW_USE_MKL=0" \
 	"-isystem $tmp/good/include -I$tmp/in/include -o $(cat "$tmp/out").PID $tmp/in/share/pawl/pawl_mxnet.cc" \
 	"-Wl,--version-script=$tmp/in/share/pawl/pawl_mxnet.map -Wl,-z,defs -Wl,--exclude-libs,libpawl_mx.a" \

@@ -43,7 +43,7 @@ struct setup {
 static void usage(FILE *f)
 {
 	fputs("Usage: pawl mxnet [OPTION]... [--] COMMAND [ARG]...\n"
-	      "Run COMMAND, a program that uses Apache MXNet 1.9.1, with pawl as its engine.\n\n"
+	      "Run COMMAND, a program that uses Apache MXNet 1.9.1 or 2.0, with pawl as its engine.\n\n"
 	      "  -p, --python=PROGRAM  use the mxnet of this Python (default: COMMAND if it is a\n"
 	      "                        Python, or the one that the script names, or the first\n"
 	      "                        one among the arguments, or python3)\n"
@@ -309,6 +309,7 @@ static int find_package(struct setup *s)
 static int check_version(const struct setup *s)
 {
 	char *path = text("%s/include/mxnet/base.h", s->package), *line = NULL;
+	static const int one[3] = { 1, 9, 1 }, two[3] = { 2, 0, 0 };
 	int v[3] = { -1, -1, -1 };
 	size_t size = 0;
 	FILE *f = fopen(path, "r");
@@ -327,9 +328,9 @@ static int check_version(const struct setup *s)
 	free(path);
 	if (!f)
 		return -1;
-	if (v[0] != 1 || v[1] != 9 || v[2] != 1)
-		return failed("mxnet in %s is %d.%d.%d; only 1.9.1 is known", s->package, v[0],
-			      v[1], v[2]);
+	if (memcmp(v, one, sizeof(v)) && memcmp(v, two, sizeof(v)))
+		return failed("mxnet in %s is %d.%d.%d; only 1.9.1 and 2.0.0 are known", s->package,
+			      v[0], v[1], v[2]);
 	return 0;
 }
 
@@ -428,7 +429,7 @@ static int build(struct setup *s, const char *cxx)
 		text("-Wl,-rpath,%s", s->libdir ? s->libdir : "/usr/local/lib"),
 	};
 	const char *argv[] = {
-		cxx, "-std=c++14", "-O2", "-g", "-fPIC", "-shared", "-pthread",
+		cxx, "-std=c++17", "-O2", "-g", "-fPIC", "-shared", "-pthread",
 		"-ftls-model=initial-exec",
 		/* as libmxnet.so was built */
 		"-D_GLIBCXX_USE_CXX11_ABI=0", "-DDMLC_USE_CXX11=1", "-DMXNET_USE_CUDA=0",

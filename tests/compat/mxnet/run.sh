@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh smoke|all|bench: the installed MXNet on its own engine and on pawl, side by side.
+# run.sh smoke|all|two|bench: the installed MXNet on its own engine and on pawl, side by side.
 #
 #	smoke	imports, one training, some features; if there is a virtualenv already
-#	all	makes the virtualenv from PyPI; everything
+#	all	makes the virtualenvs from PyPI; everything
+#	two	the part of all that is about MXNet 2.0, which needs a Python 3.8
 #	bench	both engines in turns (compare.py; about ten minutes, with --quick three):
 #		WORK	which pieces of work, WORKERS how many CPU workers ("1 4"); without WORK also
 #			sparse ops on one CPU, with a CPU quota (as root), and beside a busy process,
@@ -13,7 +14,8 @@
 #			record: pawl without and with PAWL_RECORD
 #		STARTS, PAIRS, TRIES, SLICE	see compare.py --help
 #
-# $MXNET_PYTHON is a Python with mxnet 1.9.1; without, build/mxnet-venv is used.
+# $MXNET_PYTHON is a Python with mxnet 1.9.1, $MXNET2_PYTHON one with 2.0.0b1; without,
+# build/mxnet-venv and build/mxnet2-venv are used.
 # Runs in the build folder.  Exit status 0: passed, 1: failed, 77: no mxnet to be had.
 set -u
 
@@ -22,7 +24,6 @@ here=$(cd "$(dirname "$0")" && pwd) || exit 1
 pawl=${PAWL:-tools/pawl/pawl}
 [ -x "$pawl" ] || { echo "tools/pawl/pawl is not built"; exit 77; }
 pawl=$(realpath "$pawl")
-venv=$PWD/build/mxnet-venv
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 bad=0
@@ -41,35 +42,54 @@ fail() {
 
 # --- the virtualenv ----------------------------------------------------------
 
-# The newest Python for which mxnet 1.9.1 and a numpy before 1.24 exist is 3.11.
+# make_venv FOLDER REQUIREMENTS OLDEST NEWEST PYTHON...: with the first Python that is of these
+# versions; 1 and a message if that fails.
 make_venv() {
-	local python
-	for python in python3.11 python3.10 python3.9 python3.8 python3; do
-		"$python" -c 'import sys, venv, ensurepip
-sys.exit(not (3, 8) <= sys.version_info[:2] <= (3, 11))' 2>/dev/null && break
-	done || skip "no Python of 3.8 to 3.11 with venv (Debian: python3-venv)"
+	local venv=$1 requirements=$2 oldest=$3 newest=$4 python
+	shift 4
+	for python; do
+		"$python" -c "import sys, venv, ensurepip
+sys.exit(not ($oldest) <= sys.version_info[:2] <= ($newest))" 2>/dev/null && break
+		python=
+	done
+	[ -n "$python" ] || { echo "no Python of (${oldest}) to ($newest) with venv"; return 1; }
 	rm -rf "$venv.new"
-	"$python" -m venv "$venv.new" || skip "no virtualenv"
-	"$venv.new/bin/pip" install -q --retries 1 --timeout 20 -r "$here/requirements.txt" ||
-		skip "PyPI is out of reach: no mxnet"
+	"$python" -m venv "$venv.new" || { echo "no virtualenv"; return 1; }
+	"$venv.new/bin/pip" install -q --retries 1 --timeout 20 -r "$requirements" ||
+		{ echo "PyPI is out of reach: no mxnet"; return 1; }
 	rm -rf "$venv"
 	# scripts in it name the folder, Python itself does not
 	mv "$venv.new" "$venv"
 }
 
-python=${MXNET_PYTHON:-$venv/bin/python}
-if [ ! -x "$python" ]; then
-	[ -z "${MXNET_PYTHON:-}" ] || { echo "$MXNET_PYTHON is no program"; exit 1; }
-	[ "$mode" != smoke ] || skip "no virtualenv with mxnet; make check-mxnet makes one from PyPI"
-	make_venv
-fi
-"$python" -c 'import mxnet' 2>"$tmp/err" || { cat "$tmp/err"; skip "$python cannot import mxnet"; }
+# The newest Python for which mxnet 1.9.1 and a numpy before 1.24 exist is 3.11.
+have_python() {
+	python=${MXNET_PYTHON:-$PWD/build/mxnet-venv/bin/python}
+	if [ ! -x "$python" ]; then
+		[ -z "${MXNET_PYTHON:-}" ] || { echo "$MXNET_PYTHON is no program"; exit 1; }
+		[ "$mode" != smoke ] || skip "no virtualenv with mxnet; make check-mxnet makes one from PyPI"
+		make_venv build/mxnet-venv "$here/requirements.txt" 3,8 3,11 python3.11 python3.10 \
+			python3.9 python3.8 python3 || exit 77
+	fi
+	"$python" -c 'import mxnet' 2>"$tmp/err" || { cat "$tmp/err"; skip "$python cannot import mxnet"; }
+}
+
+# The only Python for which mxnet 2.0.0b1 exists is 3.8.  1: there is none.
+have_python2() {
+	python=${MXNET2_PYTHON:-$PWD/build/mxnet2-venv/bin/python}
+	[ -x "$python" ] || make_venv build/mxnet2-venv "$here/requirements2.txt" 3,8 3,8 python3.8 \
+		"${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/3.8.*/bin/python3.8 || return 1
+	"$python" -c 'import mxnet' 2>"$tmp/err" || { cat "$tmp/err"; return 1; }
+}
 
 # --- both engines ------------------------------------------------------------
 
 export XDG_CACHE_HOME=$PWD/build/cache
-"$pawl" mxnet --print --python "$python" >"$tmp/lib" || { echo "FAILED: building"; exit 1; }
-echo "engine: $(cat "$tmp/lib")"
+
+engine() {
+	"$pawl" mxnet --print --python "$python" >"$tmp/lib" || { echo "FAILED: building"; exit 1; }
+	echo "engine: $(cat "$tmp/lib")"
+}
 
 # on stock|pawl SECONDS NAME PROGRAM [ARG]...: what it prints goes to $tmp/NAME.stock or .pawl
 on() {
@@ -169,19 +189,27 @@ smoke() {
 	both 120 train train.py --epochs 1 digits
 }
 
-# Other settings of pawl against the stock engine's one: equal numbers, whatever the kind.
+# settings NAME PROGRAM [ARG]...: other settings of pawl against MXNet's engine in its default
+# kind: equal numbers, whatever the kind.
 settings() {
-	on stock 300 base train.py --epochs 2 digits conv lstm || fail "base"
+	[ -f "$tmp/$1.stock" ] || on stock 300 "$@" || { fail "$1 on MXNet's engine"; return; }
 	for setting in MXNET_CPU_WORKER_NTHREADS=4 MXNET_ENGINE_TYPE=NaiveEngine \
 		MXNET_ENGINE_TYPE=ThreadedEngine; do
-		( export "${setting?}"; on pawl 300 "$setting" train.py --epochs 2 digits conv lstm ) ||
-			{ fail "$setting"; continue; }
-		if diff "$tmp/base.stock" "$tmp/$setting.pawl"; then
-			echo "same: $setting"
+		( export "${setting?}"; on pawl 300 "$@" ) || { fail "$1, $setting"; continue; }
+		if diff "$tmp/$1.stock" "$tmp/$1.pawl"; then
+			echo "same: $1, $setting"
 		else
-			fail "$setting: other numbers than MXNet's engine"
+			fail "$1, $setting: other numbers than MXNet's engine"
 		fi
 	done
+}
+
+# MXNet 2.0, where it can be had.
+two() {
+	have_python2 || { echo "skipped: MXNet 2.0"; return 77; }
+	engine
+	both 300 two two.py
+	settings two two.py
 }
 
 all() {
@@ -196,13 +224,14 @@ all() {
 	both 300 dist_async dist.py dist_async
 	dist_lost
 	both 300 kvstore train.py --epochs 1 --kvstore local digits
-	settings
+	settings base train.py --epochs 2 digits conv lstm
 	on pawl 120 threads features.py threads || fail "four threads that push on pawl"
 	if on stock 60 threads features.py threads >"$tmp/says"; then
 		echo "four threads that push: both end"
 	else
 		echo "four threads that push: pawl ends, MXNet's engine does not in 60 s"
 	fi
+	two || true
 }
 
 # turns WORKERS [OPTION of compare.py | WORK]...
@@ -261,9 +290,10 @@ bench() {
 }
 
 case $mode in
-smoke | all) $mode ;;
-bench) bench "${2:-}" ;;
-*) echo "usage: run.sh smoke|all|bench [--quick]"; exit 1 ;;
+smoke | all) have_python; engine; $mode ;;
+two) two || exit $? ;;
+bench) have_python; engine; bench "${2:-}" ;;
+*) echo "usage: run.sh smoke|all|two|bench [--quick]"; exit 1 ;;
 esac
 [ $bad = 0 ] && echo passed
 exit $bad
