@@ -167,6 +167,16 @@ run 0 '^parents +1, of which no file implies 1$' record info "$tmp/kineto.json"
 grep -q '^ops  *3 ' "$tmp/out" && grep -q 'longest chain 0.000350 s' "$tmp/out" ||
 	fail "the operators of a profile: $(cat "$tmp/out")"
 run 0 'order kept' replay "$tmp/kineto.json"
+# the list of events alone, and a member behind it
+for whole in '[d]' '[d["traceEvents"]]'; do
+	"$python" -c "import json, sys; d = json.load(open(sys.argv[1])); json.dump($whole[0], sys.stdout, indent=1)" \
+		"$tmp/kineto.json" >"$tmp/cut"
+	run 0 '^ops +3 ' record info "$tmp/cut"
+done
+echo '{"traceEvents": [], "a": 1, "traceEvents": []}' >"$tmp/cut"
+run 1 'line 1, column [0-9]+: duplicate' record info "$tmp/cut"
+printf '[{"ph": "X"},\n {"ph": "X"]' >"$tmp/cut"
+run 1 'line 2, column 1[0-9]: ' record info "$tmp/cut"
 for odd in '{"traceEvents": [7, {}, {"ph": "X", "ts": "a"}, {"ph": "s"}, {"ph": 5}]}' '{"traceEvents": []}'; do
 	echo "$odd" >"$tmp/cut"
 	run 0 '^ops +0 ' record info "$tmp/cut"

@@ -140,7 +140,6 @@ static int node_cmp(const void *a, const void *b)
 
 /* A node of the trace. */
 struct node {
-	const json_t *json;
 	json_int_t id;
 	size_t parent;		/* its place, or NONE */
 	size_t child, next;	/* places in the order of ids, or NONE */
@@ -184,23 +183,32 @@ static double number_of(const json_t *node, const char *key)
 	return json_number_value(field(node, key));
 }
 
+static const char *text_of(const json_t *text)
+{
+	const char *s = json_string_value(text);
+
+	return s ? s : "";
+}
+
+static struct node node_make(const char *name, const char *cat, double us)
+{
+	struct node n = { .parent = NONE, .child = NONE, .next = NONE, .seconds = us > 0 ? us / 1e6 : 0 };
+
+	n.kernel = !strcmp(cat, "kernel") || !strncmp(cat, "gpu_mem", 7);
+	n.operator = !n.kernel && !strncmp(name, "aten::", 6);
+	n.light = n.kernel || !strncmp(cat, "cuda", 4) || is_light(name);
+	return n;
+}
+
 static void node_read(struct node *n, const json_t *json)
 {
-	const char *name = json_string_value(json_object_get(json, "name"));
-	const char *cat = json_string_value(field(json, "cat"));
 	double us = number_of(json, "inclusive_dur");
 
-	if (!(us > 0))
-		us = number_of(json, "dur");
-	name = name ? name : "";
-	cat = cat ? cat : "";
-	*n = (struct node){ .json = json, .parent = NONE, .child = NONE, .next = NONE,
-			    .id = json_integer_value(json_object_get(json, "id")),
-			    .correlation = (json_int_t)number_of(json, "correlation"),
-			    .seconds = us > 0 ? us / 1e6 : 0 };
-	n->kernel = !strcmp(cat, "kernel") || !strncmp(cat, "gpu_mem", 7);
-	n->operator = !n->kernel && (*schema_of(json) || !strncmp(name, "aten::", 6));
-	n->light = n->kernel || !strncmp(cat, "cuda", 4) || is_light(name);
+	*n = node_make(text_of(json_object_get(json, "name")), text_of(field(json, "cat")),
+		       us > 0 ? us : number_of(json, "dur"));
+	n->id = json_integer_value(json_object_get(json, "id"));
+	n->correlation = (json_int_t)number_of(json, "correlation");
+	n->operator |= !n->kernel && *schema_of(json);
 }
 
 static size_t node_find(const struct node *nodes, size_t n, json_int_t id)
@@ -320,12 +328,12 @@ static int tree_link(struct import *im, struct node *nodes, size_t n)
 	return rc;
 }
 
-static int tree_make(struct import *im, struct node *nodes, size_t n)
+static int tree_make(struct import *im, const json_t **sorted, struct node *nodes, size_t n)
 {
 	size_t i, p;
 
 	for (i = 0; i < n; i++) {
-		p = node_find(nodes, n, parent_of(nodes[i].json));
+		p = node_find(nodes, n, parent_of(sorted[i]));
 		nodes[i].parent = p == i ? NONE : p;
 	}
 	return tree_link(im, nodes, n);
@@ -408,7 +416,7 @@ int import_pytorch(struct import *im, const json_t *root)
 		qsort(sorted, n, sizeof(*sorted), node_cmp);
 		for (i = 0; i < n; i++)
 			node_read(&nodes[i], sorted[i]);
-		rc = tree_make(im, nodes, n);
+		rc = tree_make(im, sorted, nodes, n);
 	}
 	if (!rc)
 		ops_choose(im, nodes, n);
@@ -417,7 +425,7 @@ int import_pytorch(struct import *im, const json_t *root)
 
 		if (!nodes[i].op)
 			continue;
-		rc = node_add(im, nodes[i].json, nodes[i].kernels > 0 ? nodes[i].kernels :
+		rc = node_add(im, sorted[i], nodes[i].kernels > 0 ? nodes[i].kernels :
 			      nodes[i].seconds);
 		nodes[i].op = im->r->nops > before;	/* without tensors it is none */
 	}
@@ -432,18 +440,29 @@ int import_pytorch(struct import *im, const json_t *root)
 
 /* A slice of a track, which is a thread or a stream of a GPU.  Sorted, its node has the same place. */
 struct slice {
-	const json_t *json;
-	uint32_t track;
+	const char *name, *cat;
 	double ts, end;		/* us */
+	json_int_t correlation;
+	uint32_t track;
 	uint32_t op;		/* its number in the recording, or REC_NONE */
+};
+
+/* An end of an arrow. */
+struct flow {
+	const char *cat, *id;	/* its name; or "" and a number */
+	double number, ts;
+	uint32_t track;
+	bool begin;
+	size_t place;		/* in the file */
 };
 
 struct chrome {
 	struct import *im;
-	json_t *tracks, *flows;	/* names -> numbers */
+	json_t *tracks;		/* names -> numbers */
 	struct slice *slices;
 	struct node *nodes;
-	size_t n;
+	struct flow *flows;
+	size_t n, cap, nflows, capflows;
 	bool pawl;		/* pawl's own: arrows are its only order */
 };
 
@@ -491,36 +510,80 @@ static uint32_t track_of(struct chrome *c, const json_t *event)
 	       (uint32_t)n;
 }
 
-static bool phase(const json_t *event, char ph)
+struct chrome *chrome_open(struct import *im)
 {
-	const char *s = json_string_value(json_object_get(event, "ph"));
+	struct chrome *c = calloc(1, sizeof(*c));
 
-	return s && s[0] == ph && !s[1];
+	if (!c)
+		return NULL;
+	c->im = im;
+	c->tracks = json_object();
+	return c;
 }
 
-static int slices_read(struct chrome *c, const json_t *events)
+void chrome_close(struct chrome *c)
 {
-	size_t i, n = json_array_size(events);
+	if (!c)
+		return;
+	json_decref(c->tracks);
+	free(c->slices);
+	free(c->nodes);
+	free(c->flows);
+	free(c);
+}
 
-	c->slices = calloc(n + 1, sizeof(*c->slices));
-	c->nodes = calloc(n + 1, sizeof(*c->nodes));
-	if (!c->slices || !c->nodes)
-		return import_oom(c->im);
-	for (i = 0; i < n; i++) {
-		const json_t *e = json_array_get(events, i);
-		double ts = json_number_value(json_object_get(e, "ts"));
-		double dur = json_number_value(json_object_get(e, "dur"));
-		uint32_t track;
+bool chrome_empty(const struct chrome *c)
+{
+	return !c->n && !c->nflows;
+}
 
-		if (!phase(e, 'X') || !json_is_number(json_object_get(e, "ts")) || !(dur >= 0 && dur < 1e15 && ts >= 0 && ts < 1e18))
-			continue;
-		track = track_of(c, e);
-		if (track == UINT32_MAX)
-			return import_oom(c->im);
-		c->slices[c->n++] = (struct slice){ e, track, ts, ts + dur, REC_NONE };
-	}
-	qsort(c->slices, c->n, sizeof(*c->slices), slice_cmp);
+static int slice_read(struct chrome *c, const json_t *e, double ts, uint32_t track)
+{
+	double dur = json_number_value(json_object_get(e, "dur"));
+	int rc;
+
+	if (!(dur >= 0 && dur < 1e15))
+		return 0;
+	rc = import_room(c->im, (void **)&c->slices, c->n, &c->cap, sizeof(*c->slices));
+	if (!rc)
+		c->slices[c->n++] = (struct slice){
+			.name = import_name(c->im, text_of(json_object_get(e, "name"))),
+			.cat = import_name(c->im, text_of(json_object_get(e, "cat"))),
+			.ts = ts, .end = ts + dur, .track = track, .op = REC_NONE,
+			.correlation = (json_int_t)json_number_value(
+				json_object_get(json_object_get(e, "args"), "correlation")),
+		};
+	return rc;
+}
+
+static int flow_read(struct chrome *c, const json_t *e, double ts, uint32_t track, bool begin)
+{
+	const json_t *id = json_object_get(e, "id");
+	int rc = import_room(c->im, (void **)&c->flows, c->nflows, &c->capflows, sizeof(*c->flows));
+
+	if (rc)
+		return rc;
+	c->flows[c->nflows] = (struct flow){
+		.cat = import_name(c->im, text_of(json_object_get(e, "cat"))),
+		.id = import_name(c->im, text_of(id)), .number = json_number_value(id), .ts = ts,
+		.track = track, .begin = begin, .place = c->nflows };
+	c->nflows++;
 	return 0;
+}
+
+int chrome_event(struct chrome *c, const json_t *e)
+{
+	const char *ph = text_of(json_object_get(e, "ph"));
+	const json_t *at = json_object_get(e, "ts");
+	double ts = json_number_value(at);
+	uint32_t track;
+
+	if (!*ph || ph[1] || !strchr("Xsf", *ph) || !json_is_number(at) || !(ts >= 0 && ts < 1e18))
+		return 0;
+	track = track_of(c, e);
+	if (track == UINT32_MAX)
+		return import_oom(c->im);
+	return *ph == 'X' ? slice_read(c, e, ts, track) : flow_read(c, e, ts, track, *ph == 's');
 }
 
 /* What contains a slice on its track is its parent, and what launched a kernel that of the kernel. */
@@ -530,11 +593,10 @@ static int slices_nest(struct chrome *c)
 
 	for (i = 0; i < c->n; i++) {
 		const struct slice *s = &c->slices[i];
-		const json_t *args = json_object_get(s->json, "args");
 		struct node *node = &c->nodes[i];
 
-		node_read(node, s->json);
-		node->correlation = (json_int_t)json_number_value(json_object_get(args, "correlation"));
+		*node = node_make(s->name, s->cat, s->end - s->ts);
+		node->correlation = s->correlation;
 		while (open != NONE && (c->slices[open].track != s->track || c->slices[open].end <= s->ts ||
 					c->slices[open].end < s->end))
 			open = c->nodes[open].parent;
@@ -544,13 +606,6 @@ static int slices_nest(struct chrome *c)
 		open = i;
 	}
 	return tree_link(c->im, c->nodes, c->n);
-}
-
-static const char *category(const json_t *event)
-{
-	const char *s = json_string_value(json_object_get(event, "cat"));
-
-	return s ? s : "";
 }
 
 /*
@@ -563,14 +618,14 @@ static void slices_choose(struct chrome *c)
 	size_t i;
 
 	for (i = 0; i < c->n; i++) {
-		c->nodes[i].operator |= !strcmp(category(c->slices[i].json), "cpu_op");
+		c->nodes[i].operator |= !strcmp(c->slices[i].cat, "cpu_op");
 		operators |= c->nodes[i].operator;
 	}
 	ops_choose(c->im, c->nodes, c->n);
 	for (i = 0; i < c->n && operators; i++)
 		c->nodes[i].op &= c->nodes[i].operator;
 	for (i = 0; i < c->n && c->pawl; i++) {
-		const char *cat = category(c->slices[i].json);
+		const char *cat = c->slices[i].cat;
 
 		c->nodes[i].op = !strcmp(cat, "op") || !strcmp(cat, "start");
 		if (c->nodes[i].parent != NONE)
@@ -597,11 +652,10 @@ static int slices_add(struct chrome *c)
 		qsort_r(order, n, sizeof(*order), start_cmp, c->slices);
 	for (i = 0; !rc && i < n; i++) {
 		const struct node *node = &c->nodes[order[i]];
-		const char *name = json_string_value(json_object_get(node->json, "name"));
 
 		c->slices[order[i]].op = (uint32_t)c->im->r->nops;
 		snprintf(track, sizeof(track), "thread%" PRIu32, c->slices[order[i]].track);
-		rc = import_op(c->im, name ? name : "",
+		rc = import_op(c->im, c->slices[order[i]].name,
 			       node->kernels > 0 ? node->kernels : node->seconds, 0);
 		if (!rc && !c->pawl)
 			rc = import_access(c->im, track, true);
@@ -610,11 +664,10 @@ static int slices_add(struct chrome *c)
 	return rc;
 }
 
-/* The op that runs on the track of the event at its time, or REC_NONE. */
-static uint32_t op_at(struct chrome *c, const json_t *event)
+/* The op that runs on the track of an end of an arrow at its time, or REC_NONE. */
+static uint32_t op_at(struct chrome *c, const struct flow *f)
 {
-	struct slice key = { .track = track_of(c, event),
-			     .ts = json_number_value(json_object_get(event, "ts")), .end = -1 };
+	struct slice key = { .track = f->track, .ts = f->ts, .end = -1 };
 	size_t lo = 0, hi = c->n, mid;
 
 	while (lo < hi) {
@@ -631,6 +684,18 @@ static uint32_t op_at(struct chrome *c, const json_t *event)
 	return lo == NONE ? REC_NONE : c->slices[lo].op;
 }
 
+/* Texts are kept once each, so that equal ones have one address. */
+static int flow_cmp(const void *a, const void *b)
+{
+	const struct flow *x = a, *y = b;
+
+	return x->cat != y->cat ? (x->cat < y->cat ? -1 : 1) :
+	       x->id != y->id ? (x->id < y->id ? -1 : 1) :
+	       x->number < y->number || x->number > y->number ? (x->number < y->number ? -1 : 1) :
+	       x->begin != y->begin ? (x->begin ? -1 : 1) :
+	       x->place < y->place ? -1 : x->place > y->place;
+}
+
 static int edge_cmp(const void *a, const void *b)
 {
 	const struct rec_edge *x = a, *y = b;
@@ -639,40 +704,34 @@ static int edge_cmp(const void *a, const void *b)
 	       x->before != y->before ? (x->before < y->before ? -1 : 1) : 0;
 }
 
-/* An arrow from one op to a later one is a dependence. */
-static int flows_read(struct chrome *c, const json_t *events)
+/* An arrow from one op to a later one is a dependence.  Of two begins the last one counts. */
+static int flows_read(struct chrome *c)
 {
 	struct recording *r = c->im->r;
-	size_t i, n = json_array_size(events);
-	const char *pass;
+	uint32_t from = REC_NONE, op;
+	size_t i, n;
 	int rc = 0;
 
-	/* The begins, then the ends. */
-	for (pass = "sf"; !rc && *pass; pass++)
-		for (i = 0; !rc && i < n; i++) {
-			const json_t *e = json_array_get(events, i), *from;
-			char name[220];
-			uint32_t op;
+	if (c->nflows)
+		qsort(c->flows, c->nflows, sizeof(*c->flows), flow_cmp);
+	for (i = 0; !rc && i < c->nflows; i++) {
+		const struct flow *f = &c->flows[i], *last = f - 1;
 
-			if (!phase(e, *pass))
-				continue;
-			snprintf(name, sizeof(name), "%.60s", category(e));
-			name_add(name, sizeof(name), json_object_get(e, "id"));
-			op = op_at(c, e);
-			if (op == REC_NONE)
-				continue;
-			from = json_object_get(c->flows, name);
-			if (*pass == 's') {
-				if (json_object_set_new(c->flows, name, json_integer(op)))
-					rc = import_oom(c->im);
-			} else if (from && json_integer_value(from) < op) {
-				rc = import_room(c->im, (void **)&r->edges, r->nedges, &c->im->capedges,
-						 sizeof(*r->edges));
-				if (!rc)
-					r->edges[r->nedges++] = (struct rec_edge){
-						(uint32_t)json_integer_value(from), op };
-			}
+		if (!i || f->cat != last->cat || f->id != last->id || f->number < last->number ||
+		    f->number > last->number)
+			from = REC_NONE;
+		op = op_at(c, f);
+		if (op == REC_NONE)
+			continue;
+		if (f->begin) {
+			from = op;
+		} else if (from < op) {
+			rc = import_room(c->im, (void **)&r->edges, r->nedges, &c->im->capedges,
+					 sizeof(*r->edges));
+			if (!rc)
+				r->edges[r->nedges++] = (struct rec_edge){ from, op };
 		}
+	}
 	if (rc || !r->nedges)
 		return rc;
 	qsort(r->edges, r->nedges, sizeof(*r->edges), edge_cmp);
@@ -688,26 +747,21 @@ static int flows_read(struct chrome *c, const json_t *events)
 	return 0;
 }
 
-int import_chrome(struct import *im, const json_t *root)
+int import_chrome(struct chrome *c, const json_t *root)
 {
-	const json_t *events = json_object_get(root, "traceEvents");
-	const json_t *other = json_object_get(root, "otherData");
-	struct chrome c = { .im = im, .tracks = json_object(), .flows = json_object(),
-			    .pawl = json_object_get(other, "arrows_missing") };
-	int rc = c.tracks && c.flows ? slices_read(&c, events) : import_oom(im);
+	int rc = 0;
 
-	if (!rc)
-		rc = slices_nest(&c);
+	c->pawl = json_object_get(json_object_get(root, "otherData"), "arrows_missing");
+	if (c->n)
+		qsort(c->slices, c->n, sizeof(*c->slices), slice_cmp);
+	c->nodes = calloc(c->n + 1, sizeof(*c->nodes));
+	rc = c->nodes ? slices_nest(c) : import_oom(c->im);
 	if (!rc) {
-		slices_choose(&c);
-		rc = slices_add(&c);
+		slices_choose(c);
+		rc = slices_add(c);
 	}
 	if (!rc)
-		rc = flows_read(&c, events);
-	json_decref(c.tracks);
-	json_decref(c.flows);
-	free(c.slices);
-	free(c.nodes);
-	im->r->format = "chrome";
+		rc = flows_read(c);
+	c->im->r->format = "chrome";
 	return rc;
 }

@@ -16,13 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <jansson.h>
-#include <zlib.h>
 
 #include <core/record_format.h>
 #include "import.h"
 #include "slurp.h"
-
-#define TEXT_MAX ((size_t)1 << 30)
+#include "text.h"
 
 int import_oom(struct import *im)
 {
@@ -62,6 +60,55 @@ static const char *keep(struct recording *r, const char *text)
 	return strcpy(s + sizeof(void *), text);
 }
 
+static size_t text_hash(const char *s)
+{
+	uint64_t h = 0xcbf29ce484222325;
+
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * 0x100000001b3;
+	return (size_t)(h ^ h >> 32);
+}
+
+static const char **name_slot(const char **names, size_t cap, const char *text)
+{
+	size_t i = text_hash(text);
+
+	while (names[i & (cap - 1)] && strcmp(names[i & (cap - 1)], text))
+		i++;
+	return &names[i & (cap - 1)];
+}
+
+const char *import_name(struct import *im, const char *text)
+{
+	const char **slot;
+	size_t i;
+
+	if (!*text)
+		return "";
+	if (2 * im->nnames >= im->capnames) {
+		size_t cap = im->capnames ? 2 * im->capnames : 256;
+		const char **names = calloc(cap, sizeof(*names));
+
+		if (!names)
+			return "";
+		for (i = 0; i < im->capnames; i++)
+			if (im->names[i])
+				*name_slot(names, cap, im->names[i]) = im->names[i];
+		free(im->names);
+		im->names = names;
+		im->capnames = cap;
+	}
+	slot = name_slot(im->names, im->capnames, text);
+	if (*slot)
+		return *slot;
+	text = keep(im->r, text);
+	if (*text) {
+		*slot = text;
+		im->nnames++;
+	}
+	return text;
+}
+
 int import_op(struct import *im, const char *name, double seconds, int64_t priority)
 {
 	struct recording *r = im->r;
@@ -72,7 +119,7 @@ int import_op(struct import *im, const char *name, double seconds, int64_t prior
 	if (!(seconds > 0 && seconds < 1e9))
 		seconds = 0;
 	r->ops[r->nops] = (struct rec_op){
-		.parent = REC_NONE, .name = keep(r, name), .access = r->naccesses, .begun = true,
+		.parent = REC_NONE, .name = import_name(im, name), .access = r->naccesses, .begun = true,
 		.ended = true, .index = (uint32_t)r->nops, .push = r->nops, .begin = r->length,
 		.end = r->length + (uint64_t)(seconds * 1e9),
 		.priority = priority >= INT32_MIN && priority <= INT32_MAX ? (int32_t)priority : 0,
@@ -420,89 +467,150 @@ static int wf_load(struct import *im, const json_t *root)
 
 /* --- files --- */
 
-static int text_read(const char *path, char **text, size_t *len, char *err, size_t errlen)
+/* A recording is read as a whole. */
+static int recording_read(struct text *t, struct recording *r)
 {
-	gzFile f = gzopen(path, "rb");
-	size_t cap = 1 << 16, n = 0;
-	char *buf = malloc(cap), *q;
-	int rc = 0, got, code;
+	int rc = 0;
 
-	if (!f || !buf) {
-		rc = file_err(err, errlen, f ? -ENOMEM : -errno, "%s: %s", path,
-			      f ? "no memory" : strerror(errno));
-		goto out;
+	while (!rc && !t->end)
+		rc = text_more(t);
+	return rc ? rc : rec_parse(t->name, t->buf, t->n, r, t->err, t->errlen);
+}
+
+/* The events of a trace of Chrome. */
+static int events_read(struct text *t, struct import *im, struct chrome **c)
+{
+	json_t *event;
+	int next, rc;
+
+	if (!*c)
+		*c = chrome_open(im);
+	rc = *c ? text_expect(t, '[') : import_oom(im);
+	if (!rc)
+		rc = text_peek(t, &next);
+	if (!rc && next == ']')
+		return text_expect(t, ']');
+	while (!rc) {
+		rc = text_value(t, &event);
+		if (rc)
+			return rc;
+		rc = chrome_event(*c, event);
+		json_decref(event);
+		if (!rc)
+			rc = text_peek(t, &next);
+		if (!rc && next != ',')
+			return text_expect(t, ']');
+		if (!rc)
+			rc = text_expect(t, ',');
 	}
-	while ((got = gzread(f, buf + n, (unsigned int)(cap - n))) > 0) {
-		n += (size_t)got;
-		if (n < cap)
-			continue;
-		q = cap < TEXT_MAX ? realloc(buf, cap * 2) : NULL;
-		if (!q) {
-			rc = cap < TEXT_MAX ?
-			     file_err(err, errlen, -ENOMEM, "%s: no memory", path) :
-			     file_err(err, errlen, -EFBIG, "%s: more than %zu bytes", path, cap);
-			goto out;
+	return rc;
+}
+
+/* One member of the file's object.  The events of a trace are not kept. */
+static int member_read(struct text *t, struct import *im, json_t *root, struct chrome **c)
+{
+	json_t *key = NULL, *value = NULL;
+	int next, rc = text_peek(t, &next);
+
+	if (!rc)
+		rc = next == '"' ? text_value(t, &key) : text_refuse(t, "string or '}' expected");
+	if (!rc)
+		rc = text_expect(t, ':');
+	if (!rc)
+		rc = text_peek(t, &next);
+	if (!rc && json_object_get(root, json_string_value(key)))
+		rc = text_refuse(t, "duplicate object key");
+	if (!rc && next == '[' && !strcmp(json_string_value(key), "traceEvents")) {
+		rc = events_read(t, im, c);
+		value = json_true();
+	} else if (!rc) {
+		rc = text_value(t, &value);
+	}
+	if (!rc && json_object_set(root, json_string_value(key), value))
+		rc = import_oom(im);
+	json_decref(key);
+	json_decref(value);
+	return rc;
+}
+
+static int root_read(struct text *t, struct import *im, json_t *root, struct chrome **c)
+{
+	int next, rc = text_peek(t, &next);
+
+	/* Chrome also writes the list of events alone. */
+	if (!rc && next == '[') {
+		rc = events_read(t, im, c);
+		if (!rc && chrome_empty(*c)) {
+			chrome_close(*c);
+			*c = NULL;
 		}
-		buf = q;
-		cap *= 2;
+	} else if (!rc) {
+		rc = next == '{' ? text_expect(t, '{') : text_refuse(t, "'[' or '{' expected");
+		if (!rc)
+			rc = text_peek(t, &next);
+		while (!rc && next != '}') {
+			rc = member_read(t, im, root, c);
+			if (!rc)
+				rc = text_peek(t, &next);
+			if (rc || next != ',')
+				break;
+			rc = text_expect(t, ',');
+		}
+		if (!rc)
+			rc = text_expect(t, '}');
 	}
-	code = gzclose_r(f);
-	f = NULL;
-	if (got < 0 || code != Z_OK)
-		rc = file_err(err, errlen, -EBADMSG, "%s: cannot read, or damaged compression", path);
-out:
-	if (f)
-		gzclose_r(f);
-	if (rc) {
-		free(buf);
-		return rc;
-	}
-	*text = buf;
-	*len = n;
-	return 0;
+	if (!rc)
+		rc = text_peek(t, &next);
+	if (!rc && t->at < t->n)
+		rc = text_refuse(t, "end of file expected");
+	return rc;
+}
+
+static int root_import(struct import *im, const json_t *root, struct chrome *c)
+{
+	if (json_is_object(json_object_get(root, "workflow")))
+		return wf_load(im, root);
+	if (json_is_array(json_object_get(root, "nodes")))
+		return import_pytorch(im, root);
+	if (c)
+		return import_chrome(c, root);
+	return import_refuse(im, "neither a recording, nor WfFormat, nor a trace of PyTorch or Chrome",
+			     NULL);
 }
 
 int workload_load(const char *path, struct recording *r, char *err, size_t errlen)
 {
 	struct import im = { .name = path, .r = r, .err = err, .errlen = errlen };
-	json_error_t je;
-	json_t *root;
-	char *text;
-	size_t len;
+	struct chrome *c = NULL;
+	json_t *root = NULL;
+	struct text t;
 	int rc;
 
 	memset(r, 0, sizeof(*r));
-	rc = text_read(path, &text, &len, err, errlen);
+	rc = text_open(&t, path, err, errlen);
 	if (rc)
 		return rc;
-	if (len >= 4 && get_le32((const unsigned char *)text) == REC_MAGIC) {
-		rc = rec_parse(path, text, len, r, err, errlen);
-		free(text);
+	rc = text_more(&t);
+	if (!rc && t.n >= 4 && get_le32((const unsigned char *)t.buf) == REC_MAGIC) {
+		rc = recording_read(&t, r);
+		text_close(&t);
 		return rc;
 	}
-	root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
-	free(text);
-	if (!root)
-		return file_err(err, errlen, -EBADMSG, "%s: line %d, column %d: %s", path,
-				je.line, je.column, je.text);
+	root = json_object();
 	im.vars = json_object();
-	r->bytes = r->whole = len;
+	if (!rc)
+		rc = root && im.vars ? root_read(&t, &im, root, &c) : import_oom(&im);
+	r->bytes = r->whole = t.bytes + t.n;
 	r->ended = true;
 	r->threads = 1;
-	if (!im.vars)
-		rc = import_oom(&im);
-	else if (json_is_object(json_object_get(root, "workflow")))
-		rc = wf_load(&im, root);
-	else if (json_is_array(json_object_get(root, "nodes")))
-		rc = import_pytorch(&im, root);
-	else if (json_is_array(json_object_get(root, "traceEvents")))
-		rc = import_chrome(&im, root);
-	else
-		rc = import_refuse(&im, "neither a recording, nor WfFormat, nor a trace of PyTorch or "
-				   "Chrome", NULL);
+	text_close(&t);
+	if (!rc)
+		rc = root_import(&im, root, c);
+	chrome_close(c);
 	json_decref(im.vars);
 	json_decref(root);
 	free(im.last);
+	free(im.names);
 	if (rc)
 		rec_free(r);
 	else
