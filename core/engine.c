@@ -686,6 +686,17 @@ static void drain(struct pawl_engine *e, struct thread *t)
 		device_wait_all(t, -1, 0, EXEC_HELP);
 }
 
+/* Wait for threads whose pawl_complete() ended an op, and has not returned. */
+static void completers_await(struct pawl_engine *e, struct thread *t)
+{
+	struct thread *w;
+	u32 i;
+
+	for_each_live(e, w, i)
+		while (w != t && load_acquire(&w->completing))	/* CORE-N24 <-> CORE-N23 */
+			os_thread_yield();
+}
+
 int pawl_engine_destroy(struct pawl_engine *e)
 {
 	struct thread *t;
@@ -706,6 +717,7 @@ int pawl_engine_destroy(struct pawl_engine *e)
 	exec_stop(e->x);
 	/* Ending workers may have pushed from their own TLS destructors: run those ops here. */
 	drain(e, t);
+	completers_await(e, t);
 	devices_stop(e);
 	graphs_exit(t);
 	errors_exit(e);

@@ -653,17 +653,15 @@ void run_work(void *user, struct exec_thread *ex, u32 work)
 	} while (work);
 }
 
-static int complete(struct pawl_engine *e, pawl_token_t token, int status, const char *text,
-		    void *payload)
+static int token_complete(struct thread *t, pawl_token_t token, int status, const char *text,
+			  void *payload)
 {
-	struct thread *t = thread_get(e);
+	struct pawl_engine *e = t->e;
 	u32 opi = (u32)token.h, gen = (u32)(token.h >> 32), want = gen << 2 | TOKEN_ARMED;
 	bool armed;
 	u32 budget;
 	struct op *op;
 
-	if (unlikely(!t))
-		return thread_last.code;
 	if (status > 0)
 		return err(-EINVAL, "complete: status is %d, not 0 or a negative errno", status);
 	if (!opi || opi > pool_carved(e->pool[POOL_OP]) || !gen || gen >> 30)
@@ -698,6 +696,24 @@ static int complete(struct pawl_engine *e, pawl_token_t token, int status, const
 		wait_naive(t);
 	flight_check(t);
 	return 0;
+}
+
+/* With the op's end pawl_engine_destroy() in another thread may begin; it waits for this call. */
+static int complete(struct pawl_engine *e, pawl_token_t token, int status, const char *text,
+		    void *payload)
+{
+	struct thread *t = thread_get(e);
+	u32 outer;
+	int rc;
+
+	if (unlikely(!t))
+		return thread_last.code;
+	outer = load_relaxed(&t->completing);
+	store_relaxed(&t->completing, 1);
+	rc = token_complete(t, token, status, text, payload);
+	if (!outer)
+		store_release(&t->completing, 0);	/* CORE-N23 <-> CORE-N24 */
+	return rc;
 }
 
 int pawl_complete(struct pawl_engine *e, pawl_token_t token, int status, const char *text)

@@ -54,6 +54,7 @@ struct thread {
 	u32 user;		/* S: threads that had the slot so far */
 	u64 waits_flight;	/* A: 1 + number of ops in flight that it waits for, or 0 */
 	u32 waits_room;		/* A: that number is of the window */
+	u32 completing;		/* A: it completes an op of another thread, and uses the engine */
 	u64 nodes;		/* S: bodies of graphs that it began; kept for the slot's next user */
 	u64 vars;		/* S release: vars that it created; kept as well */
 

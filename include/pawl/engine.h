@@ -181,7 +181,7 @@ PAWL_API int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engin
 /*
  * Wait for all ops, join the workers, and free everything.  e may be NULL.  Ops that still run
  * may push, but no other thread of the program may be inside a call on the engine, or begin
- * one.  From inside a body it fails with -EDEADLK.  In a child of fork() it succeeds and frees
+ * one, except the pawl_complete() that ends an op: it waits until that has returned.  From inside a body it fails with -EDEADLK.  In a child of fork() it succeeds and frees
  * nothing: the memory may be in the middle of a change by a thread of the parent, and is returned
  * when the child ends or calls exec().
  * Progress: blocking.

@@ -439,7 +439,11 @@ void engine_thread(u32 i)
 
 	for (k = 0; k < p->n; )
 		k += do_op(&p->op[k]);
-	if (p->n && (p->op[p->n - 1].kind == P_OUT || me.destroyed))
+	/* Behind its P_OUT a thread calls nothing but pawl_complete(). */
+	for (k = 0; k < p->n; k++)
+		if (p->op[k].kind == P_OUT)
+			return;
+	if (me.destroyed)
 		return;
 	while (pawl_run_one(me.e))
 		;

@@ -76,6 +76,8 @@ const struct scenario scenarios[] = {
 	T("leave_all", "w0 . | w1 A", 2, 3, 3),
 	T("leave_all_3", "w0 . | w1 . | w2 A", 3, 2, 3),
 	T("threads_destroy", "w0 . X | w0 . x", 2, 2, 3),
+	PROGRAM("complete_destroy", "yw0 . # X | x Y", 2, 3, 3, .setup = engine_setup_few,
+		.check = engine_check),
 	T("threads_destroy_3", "X | w0 . x | w0 . x", 3, 1, 3),
 	M("rm", "w0 | r0", 2, MODEL_ALL, 3),
 	M("rm_2", "w0 r0 | r0 w0", 2, MODEL_ALL, 5),

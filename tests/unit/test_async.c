@@ -427,6 +427,53 @@ START_TEST(test_many)
 }
 END_TEST
 
+struct enders {
+	struct pawl_engine *e;	/* A */
+	u64 token[2];		/* A */
+};
+
+static void hand_token(struct pawl_run *run, void *arg)
+{
+	store_release((u64 *)arg, run->token.h);
+}
+
+static void *ender_main(void *arg)
+{
+	struct enders *s = arg;
+	pawl_token_t token = { 0 };
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		while (!token.h) {
+			token.h = xchg_acq_rel(&s->token[i], 0);
+			sched_yield();
+		}
+		MUST(!pawl_complete(load_acquire(&s->e), token, 0, NULL));
+		token.h = 0;
+	}
+	return NULL;
+}
+
+/* Nothing but the end of its ops says that the engine may be destroyed. */
+START_TEST(test_an_engine_ends_behind_the_calls_that_end_its_ops)
+{
+	u32 k, i;
+
+	for (k = 0; k < 200; k++) {
+		struct enders s = { .e = engine((int)(k % 3), 1 + k / 3 % 2) };
+		pthread_t t = spawn(ender_main, &s);
+
+		for (i = 0; i < 2; i++) {
+			struct pawl_op op = op_async(hand_token, &s.token[i], NULL);
+
+			OK(pawl_push(s.e, &op));
+		}
+		OK(pawl_engine_destroy(s.e));
+		join(t);
+	}
+}
+END_TEST
+
 SUITE("async", test_in_body, test_body_goes_on, test_later, test_unknown_thread, test_twice,
       test_twice_at_once, test_bogus, test_token_wraps, test_sync_has_no_token, test_release,
-      test_many)
+      test_many, test_an_engine_ends_behind_the_calls_that_end_its_ops)
