@@ -167,6 +167,28 @@ run 0 '^parents +1, of which no file implies 1$' record info "$tmp/kineto.json"
 grep -q '^ops  *3 ' "$tmp/out" && grep -q 'longest chain 0.000350 s' "$tmp/out" ||
 	fail "the operators of a profile: $(cat "$tmp/out")"
 run 0 'order kept' replay "$tmp/kineto.json"
+# kernels that an operator launches itself beside another one, and those of no operator, are ops
+cat >"$tmp/own.json" <<'EOF'
+[{"ph": "X", "cat": "user_annotation", "name": "step", "pid": 9, "tid": 9, "ts": 0, "dur": 400},
+{"ph": "X", "cat": "cpu_op", "name": "CompiledFunction", "pid": 9, "tid": 9, "ts": 10, "dur": 100},
+{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": 20, "dur": 30},
+{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": 30, "dur": 5,
+	"args": {"correlation": 1}},
+{"ph": "X", "cat": "cuda_runtime", "name": "cuLaunchKernel", "pid": 9, "tid": 9, "ts": 60, "dur": 5,
+	"args": {"correlation": 2}},
+{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": 200, "dur": 5,
+	"args": {"correlation": 3}},
+{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": 500, "dur": 5,
+	"args": {"correlation": 4}},
+{"ph": "X", "cat": "kernel", "name": "mm", "pid": 0, "tid": 7, "ts": 40, "dur": 10, "args": {"correlation": 1}},
+{"ph": "X", "cat": "kernel", "name": "own", "pid": 0, "tid": 7, "ts": 70, "dur": 20, "args": {"correlation": 2}},
+{"ph": "X", "cat": "kernel", "name": "adam", "pid": 0, "tid": 7, "ts": 210, "dur": 40, "args": {"correlation": 3}},
+{"ph": "X", "cat": "kernel", "name": "last", "pid": 0, "tid": 7, "ts": 510, "dur": 80, "args": {"correlation": 4}}]
+EOF
+run 0 '^covered +100.0 %' record info "$tmp/own.json"
+run 0 '"step"' record dump "$tmp/own.json"
+[ "$(awk 'NR > 1 { printf "%s%.0f", $9, $6 - $5 }' "$tmp/out")" = \
+	'"step"40"CompiledFunction"20"aten::mm"10"cudaLaunchKernel"80' ] || fail "kernels of operators: $(cat "$tmp/out")"
 # the list of events alone, and a member behind it
 for whole in '[d]' '[d["traceEvents"]]'; do
 	"$python" -c "import json, sys; d = json.load(open(sys.argv[1])); json.dump($whole[0], sys.stdout, indent=1)" \

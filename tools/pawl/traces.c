@@ -148,6 +148,7 @@ struct node {
 	double kernels;		/* of the kernels of an op */
 	bool light;		/* it only allocates, views, fills or copies, or is no operator */
 	bool kernel;		/* ran on a GPU */
+	bool call;		/* of the GPU's runtime */
 	bool operator;
 	bool op;
 };
@@ -196,7 +197,8 @@ static struct node node_make(const char *name, const char *cat, double us)
 
 	n.kernel = !strcmp(cat, "kernel") || !strncmp(cat, "gpu_mem", 7);
 	n.operator = !n.kernel && !strncmp(name, "aten::", 6);
-	n.light = n.kernel || !strncmp(cat, "cuda", 4) || is_light(name);
+	n.call = !strncmp(cat, "cuda", 4);
+	n.light = n.kernel || n.call || is_light(name);
 	return n;
 }
 
@@ -367,15 +369,33 @@ static void cover(struct recording *r, struct node *nodes, size_t n)
 		r->covered = all > 0 ? ops < all ? ops / all : 1 : -1;
 }
 
-static void ops_choose(struct import *im, struct node *nodes, size_t n)
+static void ops_choose(struct node *nodes, size_t n)
 {
-	size_t i;
-
 	tree_walk(nodes, n, nothing, choose);
 	tree_walk(nodes, n, spread, nothing);
-	for (i = 0; i < n; i++)
+}
+
+/*
+ * What launches kernels itself, and contains operators that are ops, or is no operator, is an op
+ * with these kernels alone.
+ */
+static void launchers_choose(struct recording *r, struct node *nodes, size_t n)
+{
+	size_t i, p;
+
+	for (i = 0; i < n; i++) {
 		nodes[i].kernels = 0;
-	cover(im->r, nodes, n);
+		if (!nodes[i].kernel || !(nodes[i].seconds > 0) || nodes[i].parent == NONE)
+			continue;
+		for (p = nodes[i].parent; p != NONE && !nodes[p].op; p = nodes[p].parent)
+			;
+		if (p != NONE)
+			continue;
+		for (p = nodes[i].parent; nodes[p].call && nodes[p].parent != NONE; p = nodes[p].parent)
+			;
+		nodes[p].op = true;
+	}
+	cover(r, nodes, n);
 }
 
 static int node_add(struct import *im, const json_t *node, double seconds)
@@ -418,8 +438,10 @@ int import_pytorch(struct import *im, const json_t *root)
 			node_read(&nodes[i], sorted[i]);
 		rc = tree_make(im, sorted, nodes, n);
 	}
-	if (!rc)
-		ops_choose(im, nodes, n);
+	if (!rc) {
+		ops_choose(nodes, n);
+		launchers_choose(im->r, nodes, n);
+	}
 	for (i = 0; !rc && i < n; i++) {
 		size_t before = im->r->nops;
 
@@ -621,7 +643,7 @@ static void slices_choose(struct chrome *c)
 		c->nodes[i].operator |= !strcmp(c->slices[i].cat, "cpu_op");
 		operators |= c->nodes[i].operator;
 	}
-	ops_choose(c->im, c->nodes, c->n);
+	ops_choose(c->nodes, c->n);
 	for (i = 0; i < c->n && operators; i++)
 		c->nodes[i].op &= c->nodes[i].operator;
 	for (i = 0; i < c->n && c->pawl; i++) {
@@ -631,9 +653,7 @@ static void slices_choose(struct chrome *c)
 		if (c->nodes[i].parent != NONE)
 			c->nodes[c->nodes[i].parent].seconds -= (c->slices[i].end - c->slices[i].ts) / 1e6;
 	}
-	for (i = 0; i < c->n; i++)
-		c->nodes[i].kernels = 0;
-	cover(c->im->r, c->nodes, c->n);
+	launchers_choose(c->im->r, c->nodes, c->n);
 	if (!operators)
 		c->im->r->covered = 0;		/* it has nothing but ops */
 }
