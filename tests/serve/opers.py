@@ -345,6 +345,45 @@ def dequantize(c):
     c.inputs[0] = c.data(c.inputs[0].shape, kind)
 
 
+def clip(c):
+    kind, d = c.kind(F32, I32, I64, U8), c.dims()
+    c.add(c.data(d, kind))
+    for k, v in enumerate((c.rng.randint(0, 3), c.rng.randint(0, 7))):
+        c.add(np.array(v, kind) if c.rng.random() < .8 else None, c.rng.random() < .7)
+    while c.inputs[-1] is None:
+        c.inputs.pop()
+
+
+def deconv(c):
+    rank = c.rng.randint(1, 2)
+    g, ic, oc = c.rng.randint(1, 2), c.rng.randint(1, 3), c.rng.randint(1, 3)
+    kernel = [c.rng.randint(1, 4) for _ in range(rank)]
+    strides = [c.rng.randint(1, 3) for _ in range(rank)]
+    c.add(c.data([c.rng.randint(1, 2), g * ic, *(c.rng.randint(3, 6) for _ in range(rank))]))
+    c.add(c.data([g * ic, oc, *kernel]), True)
+    if c.rng.random() < .5:
+        c.add(c.data([g * oc]), True)
+    c.attrs.update(group=g, strides=strides, kernel_shape=kernel,
+                   pads=[c.rng.randint(0, min(k - 1, 1)) for k in kernel * 2],
+                   output_padding=[c.rng.randint(0, s - 1) for s in strides])
+
+
+def resize(c):
+    d = [1, c.rng.randint(1, 3), c.rng.randint(2, 6), c.rng.randint(2, 6)]
+    mode = c.kind("cubic", "cubic", "linear", "nearest")
+    c.attrs["mode"] = mode
+    c.maybe("coordinate_transformation_mode", "half_pixel", "align_corners", "asymmetric",
+            "pytorch_half_pixel")
+    if mode == "cubic":
+        c.maybe("cubic_coeff_a", -.5, -.75)
+        c.maybe("exclude_outside", 0, 1)
+    c.add(c.data(d)).add(None)
+    if c.rng.random() < .5:
+        c.add(np.array([1, 1, *(c.rng.choice((.5, 1.5, 2, 3)) for _ in "hw")], F32), True)
+    else:
+        c.add(None).whole([*d[:2], c.rng.randint(2, 9), c.rng.randint(2, 9)])
+
+
 NUMBERS = (F32, F64, I32, I64)
 OPERS = {
     "And": two(np.bool_), "Or": two(np.bool_), "Xor": two(np.bool_), "Where": where,
@@ -366,6 +405,7 @@ OPERS = {
     "GroupNormalization": group_norm, "InstanceNormalization": instance_norm, "PRelu": prelu,
     "Pad": pad, "Einsum": einsum, "LSTM": recurrent(4), "GRU": recurrent(3),
     "QuantizeLinear": quantize, "DequantizeLinear": dequantize,
+    "Clip": clip, "ConvTranspose": deconv, "Resize": resize,
     "ReduceL1": reduce, "ReduceL2": reduce, "ReduceProd": reduce, "ReduceSumSquare": reduce,
     "ReduceLogSum": reduce, "ReduceLogSumExp": reduce, "ReduceMax": reduce, "ReduceMean": reduce,
 }
@@ -380,7 +420,7 @@ def build(op, c):
     dims = lambda a: ["n", *a.shape[1:]] if a.shape else []
     given = [helper.make_tensor_value_info(f"x{i}", tensor(i), dims(c.inputs[i])) for i in live]
     inits = [numpy_helper.from_array(c.inputs[i], f"x{i}") for i in sorted(c.const)
-             if c.inputs[i] is not None]
+             if i < len(c.inputs) and c.inputs[i] is not None]
     nodes, arrays = [helper.make_node(op, names, outs, **c.attrs)], [c.inputs[i] for i in live]
     if not live:                # a run needs an input
         nodes.append(helper.make_node("Identity", ["d"], ["e"]))

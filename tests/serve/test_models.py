@@ -784,7 +784,7 @@ def test_operator_of_another_domain_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("c,word", [
-    (case("Resize", [(1, 1, 4, 4), None, const([1, 1, 2, 2], np.float32)], mode="cubic"),
+    (case("Resize", [(1, 1, 4, 4), None, const([1, 1, 2, 2], np.float32)], mode="other"),
      "mode"),
     (case("Pad", [(2, 3), const([0, 1, 0, 1])], mode="other"), "mode"),
     (case("Pad", [(2, 3), const([0, 3, 0, 1])], mode="reflect"), "pads of 3 and 1"),
@@ -813,6 +813,9 @@ def test_operator_of_another_domain_is_refused(tmp_path):
     (case("DepthToSpace", [(1, 8, 2, 2)]), "no blocksize"),
     (case("GroupNormalization", [(1, 4, 2), W(4), W(4)], 21, num_groups=0), "groups"),
     (case("PRelu", [(1, 3), W(2, 3)]), "larger"),
+    (case("DequantizeLinear", [(2, 3), W(1)]), "this type"),
+    (case("QuantizeLinear", [(2, 3), W(2)]), "do not fit axis 1"),
+    (case("QuantizeLinear", [(2, 3), W(3), const([0], np.uint8)]), "zero points"),
     (case("Einsum", [(1, 3), W(2, 3)], equation="a...,bc->"), "equation"),
     (case("Einsum", [(2, 3), W(2, 4)], equation="ab,ab->b"), "do not match"),
     (case("Einsum", [(2, 3), W(2, 4)], equation="ab,ab->"), "letter differ"),
@@ -840,12 +843,13 @@ def test_operator_of_another_domain_is_refused(tmp_path):
 ], ids=lambda c: c[0] if isinstance(c, tuple) else c)
 def test_attribute_is_refused(tmp_path, c, word):
     op, inputs, opset, attrs = c
+    kind = TensorProto.UINT8 if op == "QuantizeLinear" else F
     node = helper.make_node(op,
                             [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)],
                             ["y"], "node", **attrs)
     g = helper.make_graph(
         [node], "g", [helper.make_tensor_value_info("x0", F, inputs[0])],
-        [helper.make_tensor_value_info("y", F, [1])],
+        [helper.make_tensor_value_info("y", kind, [1])],
         [numpy_helper.from_array(x, f"x{i}") for i, x in enumerate(inputs)
          if i and x is not None])
     onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)]),

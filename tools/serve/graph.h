@@ -86,7 +86,7 @@ struct attrs {
 	float eps;
 	int64_t size;				/* LRN */
 	float bias;
-	bool linear;				/* resize */
+	bool linear, cubic, inside;		/* resize; inside: no weights of pixels outside */
 	enum coord coord;
 	enum nearest nearest;
 	bool keep_scale;			/* resize: input 1 has scales; else 2: sizes */

@@ -274,10 +274,10 @@ static int plan_conv(const struct prim_spec *s, struct prim *p, struct plan *pl,
 	int rc;
 
 	if (deconv) {
-		before[0] = a->pad[0];
-		before[1] = a->pad[1];
-		behind[0] = a->pad[2] - a->out_pad[0];
-		behind[1] = a->pad[3] - a->out_pad[1];
+		before[0] = flat ? 0 : a->pad[0];
+		before[1] = a->pad[x];
+		behind[0] = flat ? 0 : a->pad[2] - a->out_pad[0];
+		behind[1] = a->pad[x + 2] - a->out_pad[x];
 	} else {
 		if (!flat)
 			window(a, 0, size[0], osize[0], &before[0]);

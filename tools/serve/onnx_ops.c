@@ -318,7 +318,7 @@ static int read_gemm(struct reader *r, struct node *n)
 
 static int read_resize(struct reader *r, struct node *n)
 {
-	static const char *const modes[] = { "nearest", "linear", NULL };
+	static const char *const modes[] = { "nearest", "linear", "cubic", NULL };
 	static const char *const coords[] = { "half_pixel", "pytorch_half_pixel",
 					      "align_corners", "asymmetric", NULL };
 	static const char *const near[] = { "round_prefer_floor", "round_prefer_ceil", "floor",
@@ -338,6 +338,11 @@ static int read_resize(struct reader *r, struct node *n)
 	if (n->nin < 2)
 		return refuse_node(r, -EINVAL, "neither scales nor sizes");
 	a->linear = mode == 1;
+	a->cubic = mode == 2;
+	a->alpha = attr_float(r, "cubic_coeff_a", -0.75f);
+	a->inside = attr_int(r, "exclude_outside", 0);
+	if (a->inside && !a->cubic)
+		return refuse_node(r, -ENOTSUP, "exclude_outside");
 	a->coord = (enum coord)coord;
 	a->nearest = (enum nearest)nearest;
 	in = calloc(3, sizeof(*in));
@@ -394,10 +399,45 @@ static int read_slice(struct reader *r, struct node *n)
 	return 0;
 }
 
+/* Is the input left out, or one constant of float32? */
+static bool is_scalar(const struct reader *r, const struct node *n, unsigned int i)
+{
+	const struct value *v = i < n->nin && n->in[i] >= 0 ? &r->g->value[n->in[i]] : NULL;
+
+	return !v || (v->data && v->type == SERVE_FP32 && count(v->rank, v->dims) == 1);
+}
+
+/* Bounds that are computed, or of another type: a maximum, then a minimum. */
+static int compute_clip(struct reader *r, struct node *n)
+{
+	int low = n->in[1], high = n->nin > 2 ? n->in[2] : -1, out = n->out, v;
+	struct node *next;
+
+	n->op = OP_SUM;
+	n->nin = 2;
+	n->a.kind = low < 0 ? B_MIN : B_MAX;
+	n->in[1] = low < 0 ? high : low;
+	if (low < 0 || high < 0)
+		return 0;
+	v = graph_value(r->g, n->name, strlen(n->name));
+	next = v < 0 ? NULL : graph_node(r->g, OP_SUM, "Clip", n->name, 2);
+	if (!next)
+		return refuse(r->g, -ENOMEM, "no memory");
+	(next - 1)->out = v;
+	next->rows = rows_each;
+	next->a.kind = B_MIN;
+	next->in[0] = v;
+	next->in[1] = high;
+	next->out = out;
+	return 0;
+}
+
 static int read_clip(struct reader *r, struct node *n)
 {
 	int rc;
 
+	if (!is_scalar(r, n, 1) || !is_scalar(r, n, 2))
+		return compute_clip(r, n);
 	n->a.alpha = attr_float(r, "min", -3.402823466e+38f);
 	n->a.beta = attr_float(r, "max", 3.402823466e+38f);
 	rc = scalar(r, n, 1, &n->a.alpha);

@@ -66,7 +66,13 @@ static inline int oper_type(const struct node *n, enum serve_type *type)
 	unsigned int of = n->oper->type[n->a.output < 3 ? n->a.output : 0];
 
 	*type = of >= IS ? (enum serve_type)(of - IS) : n->a.to;
-	return of >= OF_ATTR ? -1 : (int)of - OF_FIRST;
+	if (of >= OF_ATTR)
+		return -1;
+	if (of - OF_FIRST < n->nin && n->in[of - OF_FIRST] >= 0)
+		return (int)of - OF_FIRST;
+	/* zero points of QuantizeLinear that are left out */
+	*type = n->a.has_to ? n->a.to : SERVE_UINT8;
+	return -1;
 }
 
 static inline int64_t axis_of(int64_t axis, unsigned int rank)

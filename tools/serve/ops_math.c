@@ -305,6 +305,119 @@ static int run_hardmax(const struct node *n, const struct view *out, const struc
 	return 0;
 }
 
+/* ---- quantization: one scale, or one for each element of an axis ---------------------- */
+
+/* p: axis, block_size.  Inputs: data, scales, zero points, which may be left out. */
+static int shape_quantize(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	const struct shape *x = in[0], *s = in[1], *z = c->n->nin > 2 ? in[2] : NULL;
+	bool de = c->n->oper->kind;
+	int64_t axis = axis_of(c->n->a.p[0], x->rank);
+
+	if (s->type != SERVE_FP32)
+		return bad_shape(c, -ENOTSUP, "scales of this type");
+	if (c->n->a.p[1])
+		return bad_shape(c, -ENOTSUP, "block_size");
+	if (count(s->rank, s->dims) != 1 || s->rank > 1) {
+		if (s->rank != 1 || !axis_ok(axis, x->rank) || s->dims[0] != x->dims[axis])
+			return bad(c, "scales do not fit axis %lld", (long long)c->n->a.p[0]);
+	}
+	if (z && (z->rank != s->rank || memcmp(z->dims, s->dims, z->rank * sizeof(*z->dims))))
+		return bad(c, "zero points do not fit the scales");
+	if (z && de && z->type != x->type)
+		return bad(c, "zero points of another type");
+	if (!de && out->type != SERVE_UINT8 && out->type != SERVE_INT8)
+		return bad_shape(c, -ENOTSUP, "this type");
+	return shape_same(c, in, out);
+}
+
+#define QUANTIZE(T, LOW, HIGH) do { \
+	T *o = (T *)(void *)p[0]; \
+	const float *x = (const float *)(const void *)p[1], *by = (const float *)(const void *)p[2]; \
+	for (i = 0; i < n; i++) { \
+		float y = rintf(x[i * st[1]] / by[i * st[2]]) + \
+			(float)(p[3] ? ((const T *)(const void *)p[3])[i * st[3]] : 0); \
+		o[i * st[0]] = y >= HIGH ? HIGH : y > LOW ? (T)y : LOW; \
+	} \
+} while (0)
+
+static void quantize1(int64_t n, char *const *p, const int64_t *st, const void *arg)
+{
+	int64_t i;
+
+	if (*(const enum serve_type *)arg == SERVE_UINT8)
+		QUANTIZE(uint8_t, 0, 255);
+	else
+		QUANTIZE(int8_t, -128, 127);
+}
+
+#define DEQUANTIZE(T) do { \
+	const T *x = (const T *)(const void *)p[1]; \
+	const T *z = (const T *)(const void *)p[3]; \
+	for (i = 0; i < n; i++) \
+		o[i * st[0]] = (float)((int64_t)x[i * st[1]] - (z ? (int64_t)z[i * st[3]] : 0)) * \
+			by[i * st[2]]; \
+} while (0)
+
+static void dequantize1(int64_t n, char *const *p, const int64_t *st, const void *arg)
+{
+	float *o = (float *)(void *)p[0];
+	const float *by = (const float *)(const void *)p[2];
+	int64_t i;
+
+	switch (*(const enum serve_type *)arg) {
+	case SERVE_UINT8:
+		DEQUANTIZE(uint8_t);
+		break;
+	case SERVE_INT8:
+		DEQUANTIZE(int8_t);
+		break;
+	case SERVE_UINT16:
+		DEQUANTIZE(uint16_t);
+		break;
+	case SERVE_INT16:
+		DEQUANTIZE(int16_t);
+		break;
+	default:
+		DEQUANTIZE(int32_t);
+	}
+}
+
+/* With one scale the axis does not matter. */
+static bool rows_quantize(struct rows *r)
+{
+	if (!row_first_alone(r))
+		return false;
+	return (count(r->in[1]->rank, r->in[1]->dims) == 1 ||
+		r->at[0]->axis != row_axis(r->node->a.p[0], r->in[0]->rank)) &&
+		row_along(r, r->at[0]->axis, r->at[0]->k);
+}
+
+static int run_quantize(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	bool de = n->oper->kind;
+	unsigned int i, rank = out->rank;
+	struct view s[2];
+	const struct view *v[] = { out, in[0], &s[0], &s[1] };
+
+	/* along the axis of the data; without zero points the operand is NULL, and is not moved */
+	for (i = 0; i < 2; i++) {
+		s[i] = n->nin > 1 + i && in[1 + i] ? *in[1 + i] : (struct view){ .type = SERVE_BYTES };
+		if (s[i].rank == 1) {
+			int64_t axis = axis_of(n->a.p[0], rank), size = s[i].dims[0];
+			unsigned int k;
+
+			for (k = 0; k < rank; k++) {
+				s[i].dims[k] = (int64_t)k == axis && size != 1 ? size : 1;
+				s[i].strides[k] = (int64_t)k == axis ? 1 : 0;
+			}
+			s[i].rank = rank;
+		}
+	}
+	walk(4, v, de ? dequantize1 : quantize1, de ? &in[0]->type : &out->type);
+	return 0;
+}
+
 /* ---- Einsum: letters of the operands in ints and more, of the output in steps; p: how many ---- */
 
 struct sums {
@@ -456,6 +569,8 @@ const struct oper opers_math[] = {
 	BITS("BitwiseXor", BITS_XOR, ""),
 	{ "CastLike", "saturate* round_mode*", 2, 2, 1, 0, T_CASTS, { OF_SECOND }, true,
 		shape_cast_like, rows_first, run_cast_like },
+	{ "DequantizeLinear", "axis=1 block_size=0", 2, 3, 1, 1, T_SMALL | BIT(INT32) | BIT(INT16) |
+		BIT(UINT16), { IS + SERVE_FP32 }, true, shape_quantize, rows_quantize, run_quantize },
 	{ "GroupNormalization", "num_groups=! epsilon=~1e-5 stash_type*", 3, 3, 1, 0, BIT(FP32), { 0 },
 		false, shape_group_norm, rows_images, run_group_norm },
 	{ "Hardmax", "axis=-1", 1, 1, 1, 0, BIT(FP32), { 0 }, false, shape_same_axis, rows_axis,
@@ -472,6 +587,8 @@ const struct oper opers_math[] = {
 		run_each },
 	LOGIC("Or", LOGIC_OR),
 	{ "PRelu", "", 2, 2, 1, 0, BIT(FP32), { 0 }, true, shape_prelu, rows_each, run_prelu },
+	{ "QuantizeLinear", "axis=1 block_size=0 saturate* output_dtype=type", 2, 3, 1, 0, BIT(FP32),
+		{ OF_THIRD }, true, shape_quantize, rows_quantize, run_quantize },
 	LOGIC("Xor", LOGIC_XOR),
 	{ 0 }
 };

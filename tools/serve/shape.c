@@ -177,8 +177,6 @@ static int conv(const struct ctx *c, const struct shape *const *in, struct shape
 		return bad_shape(c, -ENOTSUP, "%u dimensions, weights with %u", x->rank,
 				 w->rank);
 	spatial = x->rank - 2;
-	if (deconv && spatial != 2)
-		return bad_shape(c, -ENOTSUP, "one spatial dimension");
 	if (a->spatial && a->spatial != spatial)
 		return bad(c, "a window of %u dimensions", a->spatial);
 	for (i = 0; i < spatial; i++)

@@ -154,6 +154,26 @@ static int64_t nearest(const struct attrs *a, float x, int64_t n, float scale)
 	}
 }
 
+/* The weights of four pixels around a position, the first of which is floor(x) - 1. */
+static void cubic(const struct attrs *a, float x, int64_t n, int64_t *at, float *by)
+{
+	float t = x - floorf(x), k = a->alpha, sum = 0;
+	float d[] = { 1 + t, t, 1 - t, 2 - t };
+	int64_t first = (int64_t)floorf(clampf(x, -65536, 131072)) - 1, i;
+
+	for (i = 0; i < 4; i++) {
+		by[i] = i == 0 || i == 3 ? ((k * d[i] - 5 * k) * d[i] + 8 * k) * d[i] - 4 * k :
+			((k + 2) * d[i] - (k + 3)) * d[i] * d[i] + 1;
+		at[i] = first + i;
+		if (a->inside && (at[i] < 0 || at[i] >= n))
+			by[i] = 0;
+		at[i] = at[i] < 0 ? 0 : at[i] >= n ? n - 1 : at[i];
+		sum += by[i];
+	}
+	for (i = 0; i < 4 && a->inside; i++)
+		by[i] /= sum;
+}
+
 void resize_run(const struct attrs *a, const struct view *out, const struct view *const *in)
 {
 	struct plane o = plane(out), x = plane(in[0]);
@@ -200,6 +220,27 @@ void resize_run(const struct attrs *a, const struct view *out, const struct view
 								 dw * p[h0 + w1]) +
 							dh * ((1 - dw) * p[h1 + w0] +
 							      dw * p[h1 + w1]);
+					continue;
+				}
+				if (a->cubic) {
+					int64_t ah[4], aw[4], i, j;
+					float bh[4], bw[4];
+
+					cubic(a, fh, x.h, ah, bh);
+					cubic(a, fw, x.w, aw, bw);
+					for (c = 0; c < o.c; c++, p += x.sc, y += o.sc) {
+						float sum = 0;
+
+						for (i = 0; i < 4; i++) {
+							float row = 0;
+
+							for (j = 0; j < 4; j++)
+								row += bw[j] * p[ah[i] * x.sh +
+										 aw[j] * x.sw];
+							sum += bh[i] * row;
+						}
+						*y = sum;
+					}
 					continue;
 				}
 				p += nearest(a, fh, x.h, sh) * x.sh +
