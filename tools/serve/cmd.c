@@ -62,7 +62,7 @@ static const struct option long_options[] = {
 struct key {
 	const char *name;
 	enum { TEXT, WORDS, UINT, PORT, READY, CONTROL, ADMIN, BACKEND, U64, SECONDS, MILLISECONDS, MICROSECONDS,
-	       SIZES } kind;
+	       SIZES, VERSIONS } kind;
 	size_t at;
 	uint64_t min, max;
 };
@@ -112,6 +112,7 @@ static const struct key model_keys[] = {
 	{ "backend", BACKEND, MODEL(backend), 0, 0 },
 	{ "threads", UINT, MODEL(threads), 1, 1024 },
 	{ "provider", WORDS, MODEL(provider), 0, 0 },
+	{ "versions", VERSIONS, 0, 1, INT64_MAX },
 };
 
 #define FREE_FDS 64u			/* descriptors that clients leave */
@@ -172,6 +173,34 @@ static bool parse_sizes(struct model_conf *conf, const struct key *k, const char
 	return true;
 }
 
+/* "latest N", "all", or a list. */
+static bool parse_versions(struct model_conf *conf, const struct key *k, const char *value)
+{
+	char copy[21 * MAX_LISTED + 1], *save = NULL, *p;
+	uint64_t v;
+
+	conf->nversions = 0;
+	memset(conf->versions, 0, sizeof(conf->versions));
+	conf->policy = VERSIONS_ALL;
+	if (!strcmp(value, "all"))
+		return true;
+	conf->policy = VERSIONS_LATEST;
+	if (!strncmp(value, "latest ", 7)) {
+		conf->nversions = parse_number(value + 7, 1, 1024, &v) ? (unsigned int)v : 0;
+		return conf->nversions;
+	}
+	conf->policy = VERSIONS_LISTED;
+	if (strlen(value) >= sizeof(copy))
+		return false;
+	strcpy(copy, value);
+	for (p = strtok_r(copy, ", ", &save); p; p = strtok_r(NULL, ", ", &save)) {
+		if (conf->nversions == MAX_LISTED || !parse_number(p, k->min, k->max, &v))
+			return false;
+		conf->versions[conf->nversions++] = (int64_t)v;
+	}
+	return conf->nversions;
+}
+
 /* HOST:PORT, with brackets around a HOST of IPv6, or unix:PATH. */
 static bool good_admin(const char *value)
 {
@@ -206,6 +235,8 @@ static bool set(const struct key *k, void *base, const char *value)
 	}
 	if (k->kind == SIZES)
 		return parse_sizes(base, k, value);
+	if (k->kind == VERSIONS)
+		return parse_versions(base, k, value);
 	if (k->kind == WORDS)
 		return snprintf(at, SERVE_PROVIDER, "%s", value) < SERVE_PROVIDER;
 	if (k->kind == BACKEND) {
@@ -227,6 +258,46 @@ static bool set(const struct key *k, void *base, const char *value)
 	else
 		*(uint64_t *)(void *)at = k->kind == U64 ? v : v * unit[k->kind];
 	return true;
+}
+
+bool conf_set(struct model_conf *conf, uint32_t *stated, const char *key, const char *value)
+{
+	size_t i;
+
+	for (i = 0; i < COUNT(model_keys) && strcmp(model_keys[i].name, key); i++)
+		;
+	*stated |= 1u << i;
+	return set(&model_keys[i], conf, value);
+}
+
+void conf_take(struct model_conf *to, const struct model_conf *from, uint32_t stated)
+{
+	size_t i, at, n;
+
+	for (i = 0; i < COUNT(model_keys); i++) {
+		const struct key *k = &model_keys[i];
+
+		if (!(stated & 1u << i))
+			continue;
+		at = k->kind == SIZES ? MODEL(npreferred) :
+			k->kind == VERSIONS ? MODEL(policy) : k->at;
+		n = k->kind == SIZES ? MODEL(queue_requests) - at :
+			k->kind == VERSIONS ? sizeof(*to) - at :
+			k->kind == WORDS ? SERVE_PROVIDER :
+			k->kind == UINT || k->kind == BACKEND ? sizeof(unsigned int) :
+			sizeof(uint64_t);
+		memcpy((char *)to + at, (const char *)from + at, n);
+	}
+}
+
+bool conf_batches(uint32_t stated)
+{
+	return stated & 1u << MAX_BATCH_KEY;
+}
+
+bool conf_good(const struct model_conf *conf)
+{
+	return !conf->npreferred || conf->preferred[conf->npreferred - 1] <= conf->max_batch;
 }
 
 /* The settings of [model NAME]: those of [model], which is above it, and its own. */
@@ -452,7 +523,7 @@ static int option(struct config *cfg, int c)
 
 static int check_model(const struct model_conf *m, const char *name)
 {
-	if (m->npreferred && m->preferred[m->npreferred - 1] > m->max_batch)
+	if (!conf_good(m))
 		return bad("[model%s%s]: a preferred batch is larger than max_batch",
 			   *name ? " " : "", name);
 	return 0;
@@ -491,9 +562,6 @@ static int parse(struct config *cfg, int argc, char **argv)
 		rc = bad("an admin_token needs --admin");
 	if (!rc)
 		rc = check_model(&cfg->model, "");
-	/* a backend must not share runs because of a default */
-	for (i = 0; i < cfg->nnamed; i++)
-		cfg->named[i].conf.batches = cfg->named[i].seen & 1u << MAX_BATCH_KEY;
 	for (i = 0; !rc && i < cfg->nnamed; i++)
 		rc = check_model(&cfg->named[i].conf, cfg->named[i].name);
 	return rc;
@@ -531,7 +599,7 @@ static int defaults(struct config *cfg)
 		.model_memory = (uint64_t)4 << 30, .idle_ns = 60000000000u, .read_ns = 30000000000u,
 		.write_ns = 30000000000u, .drain_ns = 30000000000u, .grace_ns = 1000000000u,
 		.model = { .max_batch = 8, .queue_requests = 1000, .queue_bytes = 256u << 20,
-			   .slot_bytes = (uint64_t)4 << 30, .weight = 1 } };
+			   .slot_bytes = (uint64_t)4 << 30, .weight = 1, .nversions = 1 } };
 	return set_text(&cfg->host, "127.0.0.1") ? 0 : STATUS_FAILED;
 }
 

@@ -180,8 +180,8 @@ char *grpc_clean(char *text)
 
 struct version *grpc_find(struct call *k, char *name, char *version, struct refusal *why)
 {
-	struct version *v = table_find(k->c->loop->table, name, strlen(name));
-	int64_t want = -1;
+	struct version *v = NULL;
+	int64_t want = NEWEST;
 	char *end;
 
 	why->status = GRPC_NOT_FOUND;
@@ -197,12 +197,15 @@ struct version *grpc_find(struct call *k, char *name, char *version, struct refu
 			return NULL;
 		}
 	}
-	if (v && (want < 0 || v->m->version == want))
+	v = table_find(k->c->loop->table, name, strlen(name), want);
+	if (v)
 		return v;
+	v = table_find(k->c->loop->table, name, strlen(name), NEWEST);
 	if (v) {
 		snprintf(why->text, sizeof(why->text),
 			 "Request for unknown model: '%s' version %" PRId64 " is not found",
 			 v->e->name, want);
+		v = NULL;
 	} else if (k->c->loop->table->loading) {
 		/* clients try again */
 		why->status = GRPC_UNAVAILABLE;
@@ -267,7 +270,9 @@ static Inference__TensorMetadata **tensors(struct arena *a, const struct serve_i
 static void model_metadata(struct call *k, struct buf *body)
 {
 	Inference__ModelMetadataResponse m = INFERENCE__MODEL_METADATA_RESPONSE__INIT;
-	char number[24], *versions[] = { number };
+	const struct table *t = k->c->loop->table;
+	char (*number)[24];
+	unsigned int i;
 	struct refusal why;
 	struct version *v;
 	struct arena *a;
@@ -279,16 +284,22 @@ static void model_metadata(struct call *k, struct buf *body)
 		arena_end(a);
 		return;
 	}
-	snprintf(number, sizeof(number), "%" PRId64, v->m->version);
+	a->left = SIZE_MAX;
+	number = arena_alloc(a, t->n * sizeof(*number));
+	m.versions = arena_alloc(a, t->n * sizeof(*m.versions));
+	for (i = 0; number && m.versions && i < t->n; i++)
+		if (t->at[i].e == v->e) {
+			m.versions[m.n_versions] = number[m.n_versions];
+			snprintf(number[m.n_versions++], sizeof(*number), "%" PRId64,
+				 t->at[i].v->m->version);
+		}
 	m.name = (char *)(uintptr_t)v->m->name;
-	m.versions = versions;
-	m.n_versions = 1;
 	m.platform = (char *)(uintptr_t)v->m->platform;
 	m.inputs = tensors(a, v->m->inputs, v->m->ninputs);
 	m.outputs = tensors(a, v->m->outputs, v->m->noutputs);
 	m.n_inputs = v->m->ninputs;
 	m.n_outputs = v->m->noutputs;
-	if (m.inputs && m.outputs)
+	if (m.inputs && m.outputs && number && m.versions)
 		answer(k, &m.base);
 	else
 		call_end(k, GRPC_RESOURCE_EXHAUSTED, "out of memory");
@@ -453,7 +464,7 @@ static void model_statistics(struct call *k, struct buf *body)
 	if (*req->name && !v) {
 		if (why.status != GRPC_NOT_FOUND)
 			call_fail(k, why.status, "%s", why.text);
-		else if (table_find(t, req->name, strlen(req->name)))
+		else if (table_find(t, req->name, strlen(req->name), NEWEST))
 			call_fail(k, GRPC_INVALID_ARGUMENT,
 				  "requested model version is not available for model '%s'",
 				  req->name);
@@ -468,7 +479,7 @@ static void model_statistics(struct call *k, struct buf *body)
 	a->left = SIZE_MAX;
 	m.model_stats = arena_alloc(a, (t->n + 1) * sizeof(*m.model_stats));
 	for (i = 0; m.model_stats && i < t->n; i++) {
-		if (*req->name && t->at[i].v != v)
+		if (*req->name && (*req->version ? t->at[i].v != v : t->at[i].e != v->e))
 			continue;
 		m.model_stats[m.n_model_stats] = statistics(a, t->at[i].v);
 		if (!m.model_stats[m.n_model_stats++])
@@ -551,7 +562,7 @@ static void control(struct call *k, enum control_what what, const char *name, bo
 	}
 	k->control_done.fn = control_done;
 	k->control_done.arg = k;
-	k->control = control_begin(k->c->loop, what, name, ready, &k->control_done);
+	k->control = control_begin(k->c->loop, what, name, 0, ready, &k->control_done);
 	if (!k->control) {
 		call_end(k, GRPC_RESOURCE_EXHAUSTED, "out of memory");
 		return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The repository: a folder with a folder for each model, which has a folder for each version,
- * named by a number.  The newest version is served.
+ * named by a number.  The newest version is served, or those that the settings select.
  *
  * The main thread decides what is loaded, and a helper loads one version at a time, so that
  * signals and other calls do not wait for a load.  Loads and unloads by clients are executed in
@@ -12,22 +12,24 @@
  * fails because of the change.  When the last request of the old version has ended, the var of
  * its weights is deleted, which is a write, and their memory is freed.
  *
- * If the newest version cannot be loaded, the one that is served stays; if none is served, the
- * newest that can be loaded is.  The index and the metrics name the versions that failed.  Only
- * what does not exist any more (ENOENT) is unloaded: what cannot be read may exist.
+ * Instead of a version that cannot be loaded the next older one is served, and if none can be
+ * loaded, those that are served stay.  The index and the metrics name the versions that failed.
+ * Only what does not exist any more (ENOENT) is unloaded: what cannot be read may exist.
+ *
+ * A client may also load or unload one version, which the selection does not change until the
+ * model is loaded or unloaded as a whole.
  */
 
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "serve.h"
+#include "repo.h"
 
 /* Names go into URLs, labels of metrics, and paths. */
 bool repo_good_name(const char *name)
@@ -68,6 +70,7 @@ static void entry_free(struct msg *m)
 		;
 	if (e->active)
 		*at = e->next_active;
+	free(e->served);
 	free(e);
 }
 
@@ -77,37 +80,8 @@ void entry_put(struct entry *e)
 		port_send(&e->sv->loops[0].port, &e->free_msg, entry_free, e);
 }
 
-/* The settings of a model. */
-static void settings(const struct server *sv, const char *name, struct model_conf *conf)
-{
-	const struct config *cfg = &sv->cfg;
-	unsigned int i;
-
-	*conf = cfg->model;
-	for (i = 0; i < cfg->nnamed; i++)
-		if (!strcmp(cfg->named[i].name, name))
-			*conf = cfg->named[i].conf;
-	if (!conf->instances)
-		conf->instances = cfg->workers + 1;
-}
-
-static bool same_settings(const struct server *sv, const struct entry *e)
-{
-	struct model_conf c;
-
-	settings(sv, e->name, &c);
-	return c.max_batch == e->conf.max_batch && c.delay_ns == e->conf.delay_ns &&
-		c.npreferred == e->conf.npreferred &&
-		!memcmp(c.preferred, e->conf.preferred, c.npreferred * sizeof(c.preferred[0])) &&
-		c.queue_requests == e->conf.queue_requests &&
-		c.queue_bytes == e->conf.queue_bytes && c.slot_bytes == e->conf.slot_bytes &&
-		c.weight == e->conf.weight && c.instances == e->conf.instances &&
-		c.timeout_ns == e->conf.timeout_ns && c.backend == e->conf.backend &&
-		c.batches == e->conf.batches && c.threads == e->conf.threads &&
-		!strcmp(c.provider, e->conf.provider);
-}
-
-static struct entry *entry_new(struct server *sv, const char *name)
+static struct entry *entry_new(struct server *sv, const char *name,
+			       const struct model_conf *conf)
 {
 	struct entry *e = calloc(1, sizeof(*e));
 
@@ -116,13 +90,14 @@ static struct entry *entry_new(struct server *sv, const char *name)
 	snprintf(e->name, sizeof(e->name), "%s", name);
 	e->sv = sv;
 	e->refs = 1;
-	settings(sv, name, &e->conf);
+	e->conf = *conf;
 	return e;
 }
 
 static struct entry *entry_create(struct server *sv, const char *name)
 {
 	struct entry *e, **all;
+	struct settings s;
 	unsigned int i;
 
 	if (sv->nentries == sv->room) {
@@ -132,7 +107,8 @@ static struct entry *entry_create(struct server *sv, const char *name)
 		sv->entries = all;
 		sv->room = 2 * sv->room + 16;
 	}
-	e = entry_new(sv, name);
+	settings_read(sv, name, &s);
+	e = entry_new(sv, name, &s.conf);
 	if (!e)
 		return NULL;
 	i = position(sv, name);
@@ -140,97 +116,6 @@ static struct entry *entry_create(struct server *sv, const char *name)
 		(sv->nentries++ - i) * sizeof(sv->entries[0]));
 	sv->entries[i] = e;
 	return e;
-}
-
-/* Whether a path is a folder, as far as can be known: 1, 0, or a negative errno. */
-static int folder(const char *path)
-{
-	struct stat st;
-
-	if (!stat(path, &st))
-		return S_ISDIR(st.st_mode);
-	return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
-}
-
-static int descending(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return x < y ? 1 : -(x > y);
-}
-
-/*
- * The versions of a model, the newest first, in an array that the caller frees.  Returns how
- * many, or a negative errno.  One that cannot be examined counts: its load says why.
- */
-static int versions(struct server *sv, const char *name, int64_t **all)
-{
-	char path[4096];
-	unsigned int n = 0, room = 0;
-	int64_t v, *more;
-	struct dirent *d;
-	char *end;
-	DIR *dir;
-	int rc;
-
-	*all = NULL;
-	snprintf(path, sizeof(path), "%s/%s", sv->cfg.repository, name);
-	dir = opendir(path);
-	if (!dir)
-		return -errno;
-	while (errno = 0, (d = readdir(dir))) {
-		v = strtoll(d->d_name, &end, 10);
-		if (errno || *end || *d->d_name < '1' || *d->d_name > '9')
-			continue;
-		if (snprintf(path, sizeof(path), "%s/%s/%s", sv->cfg.repository, name,
-			     d->d_name) >= (int)sizeof(path) || !folder(path))
-			continue;
-		if (n == room) {
-			room = 2 * room + 8;
-			more = realloc(*all, room * sizeof(**all));
-			if (!more) {
-				errno = ENOMEM;
-				break;
-			}
-			*all = more;
-		}
-		(*all)[n++] = v;
-	}
-	rc = errno ? -errno : (int)n;
-	closedir(dir);
-	if (n)
-		qsort(*all, n, sizeof(**all), descending);
-	return rc;
-}
-
-static void version_free(struct msg *m)
-{
-	struct version *v = m->arg;
-	struct helper *h = (struct helper *)((char *)v->home - offsetof(struct helper, port));
-	char text[24], n[4][24];
-	struct stats *st = &v->stats;
-	unsigned int i;
-
-	slots_free(v);
-	for (i = 0; i < ENGINES; i++)
-		if (v->weights[i].h)
-			pawl_var_delete(h->sv->e[i], v->weights[i], NULL, NULL);
-	if (v->m) {
-		snprintf(text, sizeof(text), "%" PRId64, v->m->version);
-		snprintf(n[0], sizeof(n[0]), "%" PRIu64, load_relaxed(&st->submitted));
-		snprintf(n[1], sizeof(n[1]), "%" PRIu64, load_relaxed(&st->success.n));
-		snprintf(n[2], sizeof(n[2]), "%" PRIu64, load_relaxed(&st->fail.n));
-		snprintf(n[3], sizeof(n[3]), "%" PRIu64, load_relaxed(&st->canceled));
-		/* the last figures of its metrics */
-		log_line("info", "freed", "model", v->e->name, "version", text, "requests",
-			 n[0], "succeeded", n[1], "failed", n[2], "canceled", n[3], NULL);
-		serve_model_free(v->m);
-	}
-	free(v->stats.batch);
-	entry_put(v->e);
-	free(v);
-	serve_cache_empty();
-	malloc_trim(0);
 }
 
 void table_put(struct table *t)
@@ -269,11 +154,11 @@ static void judge(const struct server *sv, struct table *t)
 	for (i = 0; i < sv->nentries; i++) {
 		e = sv->entries[i];
 		n++;
-		serve += e->current != NULL;
-		if (!e->current && is_loading(sv, e))
+		serve += e->nserved;
+		if (!e->nserved && is_loading(sv, e))
 			t->loading = true;
 		/* one that a running server does not have yet does not count until it failed */
-		else if (!e->current && !e->explicitly_unloaded && !bad)
+		else if (!e->nserved && !e->explicitly_unloaded && !bad)
 			bad = e;
 	}
 	t->loading = t->loading || !sv->started;
@@ -294,12 +179,15 @@ static void judge(const struct server *sv, struct table *t)
 /* Send the loops what is current. */
 static int publish_current(struct server *sv)
 {
-	struct table *t = calloc(1, sizeof(*t) + sv->nentries * sizeof(t->at[0]));
-	unsigned int i, k, nfailed = 0;
+	unsigned int i, k, nfailed = 0, n = 0;
 	struct entry *e;
+	struct table *t;
 
-	for (i = 0; i < sv->nentries; i++)
+	for (i = 0; i < sv->nentries; i++) {
 		nfailed += sv->entries[i]->nfailed;
+		n += sv->entries[i]->nserved;
+	}
+	t = calloc(1, sizeof(*t) + n * sizeof(t->at[0]));
 	if (t)
 		t->failed = calloc(nfailed + 1, sizeof(*t->failed));
 	if (!t || !t->failed) {
@@ -312,11 +200,11 @@ static int publish_current(struct server *sv)
 			strcpy(t->failed[t->nfailed].name, e->name);
 			t->failed[t->nfailed++].f = e->failed[k];
 		}
-		if (!e->current)
-			continue;
-		version_get(e->current);
-		t->at[t->n].e = e;
-		t->at[t->n++].v = e->current;
+		for (k = 0; k < e->nserved; k++) {
+			version_get(e->served[k]);
+			t->at[t->n].e = e;
+			t->at[t->n++].v = e->served[k];
+		}
 	}
 	t->refs = 1;
 	judge(sv, t);
@@ -325,131 +213,28 @@ static int publish_current(struct server *sv)
 	return 0;
 }
 
-/* Replace the current version; v may be NULL. */
-static int replace(struct server *sv, struct entry *e, struct version *v)
+/* Serve these versions, in an array of malloc, instead of those that are served now. */
+static int replace(struct server *sv, struct entry *e, struct version **served, unsigned int n)
 {
-	struct version *old = e->current;
+	struct version **old = e->served;
+	unsigned int nold = e->nserved, i;
 	int rc;
 
-	e->current = v;
+	e->served = served;
+	e->nserved = n;
 	rc = publish_current(sv);
 	if (rc) {
-		e->current = old;
+		e->served = old;
+		e->nserved = nold;
 		return rc;
 	}
-	if (old)
-		version_put(old);
+	for (i = 0; i < nold; i++)
+		version_put(old[i]);
+	free(old);
 	return 0;
 }
 
-static int check(const struct version *v, char *err, size_t size)
-{
-	const struct serve_model *m = v->m;
-	unsigned int i;
-
-	if (m->ninputs > MAX_IO || m->noutputs > MAX_IO || !m->noutputs) {
-		snprintf(err, size,
-			 "%u inputs and %u outputs: 0 to %d and 1 to %d are supported",
-			 m->ninputs, m->noutputs, MAX_IO, MAX_IO);
-		return -ENOTSUP;
-	}
-	for (i = 0; i < m->ninputs + m->noutputs; i++) {
-		const struct serve_io *io = i < m->ninputs ? &m->inputs[i] :
-							     &m->outputs[i - m->ninputs];
-		struct js_str name = { .p = io->name, .n = strlen(io->name) };
-
-		/* neither JSON nor a message of gRPC could have it */
-		if (!js_is_utf8(&name)) {
-			snprintf(err, size, "the name of %s %u is not UTF-8",
-				 i < m->ninputs ? "input" : "output",
-				 i < m->ninputs ? i : i - m->ninputs);
-			return -EINVAL;
-		}
-	}
-	return 0;
-}
-
-/* On the helper: load one version. */
-static int prepare(struct load *ld, int64_t number, char *why, size_t size)
-{
-	const struct model_conf *conf = &ld->e->conf;
-	struct server *sv = ld->sv;
-	struct serve_how how;
-	struct version *v;
-	char path[4096];
-	unsigned int i;
-	int rc;
-
-	snprintf(why, size, "out of memory");
-	v = calloc(1, sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	ld->v = v;
-	v->e = ld->e;
-	fetch_add_relaxed(&v->e->refs, 1);
-	v->home = &sv->loader.port;
-	v->refs = 1;
-	v->end = version_free;
-	v->stats.batch = calloc((size_t)v->e->conf.max_batch + 2, sizeof(*v->stats.batch));
-	if (!v->stats.batch)
-		return -ENOMEM;
-	snprintf(path, sizeof(path), "%s/%s/%" PRId64, sv->cfg.repository, ld->e->name, number);
-	how = (struct serve_how){ .backend = conf->backend, .rows_apart = conf->batches &&
-				  conf->max_batch > 1, .threads = conf->threads,
-				  .provider = *conf->provider ? conf->provider : NULL };
-	rc = serve_model_load(path, ld->e->name, number, &how, &v->m, why, size);
-	if (rc) {
-		v->m = NULL;
-		return rc;
-	}
-	rc = check(v, why, size);
-	for (i = 0; !rc && i < ENGINES; i++)
-		rc = pawl_var_create(sv->e[i], &v->weights[i]);
-	if (!rc)
-		rc = slots_warm(sv, v, why, size);
-	return rc;
-}
-
-/* On the helper: load the newest version, or an older one if otherwise none would serve. */
-static void prepare_any(struct load *ld)
-{
-	struct failure none;
-	int64_t *all;
-	int i, n, rc;
-
-	n = versions(ld->sv, ld->e->name, &all);
-	ld->status = n < 0 ? n : -ENOENT;
-	if (n <= 0) {
-		ld->nfailed = 1;
-		ld->failed[0].version = 0;
-		if (!n || n == -ENOENT)
-			snprintf(ld->failed[0].reason, sizeof(ld->failed[0].reason),
-				 "no folder of a version");
-		else
-			snprintf(ld->failed[0].reason, sizeof(ld->failed[0].reason),
-				 "the folder of the model cannot be read: %s", strerror(-n));
-	}
-	for (i = 0; i < n; i++) {
-		struct failure *f = ld->nfailed < MAX_FAILED ? &ld->failed[ld->nfailed] : &none;
-
-		if (i && ld->serves)
-			break;
-		f->version = all[i];
-		rc = prepare(ld, all[i], f->reason, sizeof(f->reason));
-		if (!i)
-			ld->status = rc;
-		if (!rc)
-			break;
-		if (ld->nfailed < MAX_FAILED)
-			ld->nfailed++;
-		if (ld->v)
-			version_put(ld->v);
-		ld->v = NULL;
-	}
-	free(all);
-}
-
-static void load_arrived(struct msg *m)
+void load_arrived(struct msg *m)
 {
 	struct load *ld = m->arg;
 
@@ -457,24 +242,27 @@ static void load_arrived(struct msg *m)
 	ld->sv->arrived++;
 }
 
-static void load_run(struct msg *m)
+static void load_begin(struct server *sv, struct entry *e, struct control *ct, int64_t only)
 {
-	struct load *ld = m->arg;
+	struct entry *fresh = NULL;
+	struct settings s;
 
-	prepare_any(ld);
-	port_send(&ld->sv->port, m, load_arrived, ld);
-}
-
-static void load_begin(struct server *sv, struct entry *e, struct control *ct)
-{
-	/* an entry's settings do not change: the version has a new one, with its own queue */
-	struct entry *fresh = same_settings(sv, e) ? NULL : entry_new(sv, e->name);
-
+	settings_read(sv, e->name, &s);
+	/* an entry's settings do not change: the versions have a new one, with its own queue */
+	if (!*s.why && !settings_same(&s.conf, &e->conf))
+		fresh = entry_new(sv, e->name, &s.conf);
+	if (*s.ignored)
+		log_line("warning", "settings", "model", e->name, "ignored", s.ignored, NULL);
 	e->wanted = false;
-	if (!fresh)
+	if (fresh) {
+		memcpy(fresh->asked, e->asked, sizeof(e->asked));
+		fresh->nasked = e->nasked;
+	} else {
 		fetch_add_relaxed(&e->refs, 1);
+	}
 	sv->load = (struct load){ .sv = sv, .e = fresh ? fresh : e, .old = fresh ? e : NULL,
-				  .ct = ct, .begin_ns = now_ns(), .serves = e->current };
+				  .ct = ct, .only = only, .begin_ns = now_ns() };
+	strcpy(sv->load.unfit, s.why);
 	sv->changed = true;
 	port_send(&sv->loader.port, &sv->load.msg, load_run, &sv->load);
 }
@@ -487,48 +275,80 @@ static void answer(struct control *ct, int http, const char *fmt, const char *wh
 	port_post(&ct->loop->port, ct->done);
 }
 
-/* Serve the loaded version instead of the current one. */
+/* Of a load of one version, the other failures are still true. */
+static void keep_failures(struct load *ld, const struct entry *e)
+{
+	unsigned int i;
+
+	for (i = 0; ld->only && !ld->old && i < e->nfailed && ld->nfailed < MAX_FAILED; i++)
+		if (e->failed[i].version != ld->only)
+			ld->failed[ld->nfailed++] = e->failed[i];
+}
+
+static void log_loads(const struct load *ld, const struct entry *e, uint32_t fresh)
+{
+	char number[24], ms[24];
+	unsigned int i;
+
+	for (i = 0; i < ld->nfailed; i++) {
+		snprintf(number, sizeof(number), "%" PRId64, ld->failed[i].version);
+		log_line("error", "load", "model", e->name, "version",
+			 ld->failed[i].version ? number : "", "error", ld->failed[i].reason,
+			 NULL);
+	}
+	snprintf(ms, sizeof(ms), "%.3f", (double)(now_ns() - ld->begin_ns) / 1e6);
+	for (i = 0; i < ld->nnext; i++) {
+		snprintf(number, sizeof(number), "%" PRId64, ld->next[i]->m->version);
+		if (i >= 32 || fresh & 1u << i)
+			log_line("info", "loaded", "model", e->name, "version", number,
+				 "backend", ld->next[i]->m->backend, "ms", ms, NULL);
+	}
+}
+
+/* Serve what was loaded. */
 static void load_end(struct server *sv)
 {
 	struct load *ld = &sv->load;
 	struct entry *e = ld->old ? ld->old : ld->e, *other = ld->e;
-	char number[24], ms[24];
-	unsigned int i;
+	unsigned int i, k;
+	uint32_t fresh = ~0u;
 
-	if (ld->old && ld->v) {
+	if (ld->old && ld->nnext) {
 		other = e;
 		e = ld->e;
 		e->present = other->present;
-		e->current = other->current;
-		other->current = NULL;
+		e->served = other->served;
+		e->nserved = other->nserved;
+		other->served = NULL;
+		other->nserved = 0;
 		sv->entries[position(sv, e->name)] = e;
 	}
 	ld->e = NULL;
+	for (i = 0; i < ld->nnext; i++)
+		for (k = 0; k < e->nserved; k++)
+			if (e->served[k] == ld->next[i]) {
+				fresh &= ~(i < 32 ? 1u << i : 0);
+				version_get(ld->next[i]);
+			}
+	if (ld->nnext && replace(sv, e, ld->next, ld->nnext)) {
+		for (i = 0; i < ld->nnext; i++)
+			version_put(ld->next[i]);
+		ld->nnext = 0;
+		load_note(ld, 0, -ENOMEM, "out of memory");
+	}
+	log_loads(ld, e, fresh);
+	for (i = 0; ld->only && !repo_served(e, ld->only) && i < e->nasked; i++)
+		if (e->asked[i].version == ld->only)
+			e->asked[i] = e->asked[--e->nasked];
+	keep_failures(ld, e);
 	memcpy(e->failed, ld->failed, sizeof(e->failed));
 	e->nfailed = ld->nfailed;
-	if (ld->v && replace(sv, e, ld->v)) {
-		ld->status = -ENOMEM;
-		snprintf(e->failed[0].reason, sizeof(e->failed[0].reason), "out of memory");
-		e->failed[0].version = ld->v->m->version;
-		e->nfailed = 1;
-		version_put(ld->v);
-		ld->v = NULL;
-	}
 	sv->changed = true;
-	for (i = 0; i < e->nfailed; i++) {
-		snprintf(number, sizeof(number), "%" PRId64, e->failed[i].version);
-		log_line("error", "load", "model", e->name, "version",
-			 e->failed[i].version ? number : "", "error", e->failed[i].reason,
-			 NULL);
-	}
-	if (ld->v) {
+	if (ld->nnext)
 		e->explicitly_unloaded = false;
-		snprintf(number, sizeof(number), "%" PRId64, ld->v->m->version);
-		snprintf(ms, sizeof(ms), "%.3f", (double)(now_ns() - ld->begin_ns) / 1e6);
-		log_line("info", "loaded", "model", e->name, "version", number, "backend",
-			 ld->v->m->backend, "ms", ms, NULL);
-	}
-	/* the caller asked for the newest version: report its failure, also if an older one serves */
+	else
+		free(ld->next);
+	/* the caller asked for these versions: report a failure, also if an older one serves */
 	if (ld->ct)
 		answer(ld->ct, ld->status ? 400 : 200,
 		       ld->status ? "failed to load '%s', %s" : NULL, e->failed[0].reason);
@@ -541,7 +361,7 @@ static int unload(struct server *sv, struct entry *e, const char *why)
 
 	/* the names of failed versions are not published any more */
 	e->nfailed = 0;
-	rc = e->current ? replace(sv, e, NULL) : 0;
+	rc = e->nserved ? replace(sv, e, NULL, 0) : 0;
 	if (rc)
 		return rc;
 	snprintf(e->reason, sizeof(e->reason), "%s", why);
@@ -565,7 +385,7 @@ static void forget(struct server *sv)
 
 	for (i = 0; i < sv->nentries; i++) {
 		e = sv->entries[i];
-		if (e->present || e->current || is_loading(sv, e))
+		if (e->present || e->nserved || is_loading(sv, e))
 			sv->entries[n++] = e;
 		else
 			entry_put(e);
@@ -573,12 +393,32 @@ static void forget(struct server *sv)
 	sv->nentries = n;
 }
 
+/* Whether the versions that are served are not those that are selected. */
+static bool differs(struct server *sv, const struct entry *e)
+{
+	unsigned int by_rule = 0, all = 0;
+	struct settings s;
+	bool other = false;
+	int64_t *number;
+	int n, i;
+
+	n = repo_versions(sv, e->name, &number);
+	for (i = 0; i < n; i++)
+		if (repo_selected(e, number[i], by_rule)) {
+			by_rule += repo_asked(e, number[i]) < 0;
+			all++;
+			other = other || !repo_served(e, number[i]);
+		}
+	free(number);
+	settings_read(sv, e->name, &s);
+	return other || n <= 0 || all != e->nserved || *s.why ||
+		!settings_same(&s.conf, &e->conf);
+}
+
 /* What a scan finds in the folder. */
 static void found(struct server *sv, const char *name)
 {
-	int64_t *all;
 	struct entry *e;
-	int n;
 
 	if (!repo_good_name(name)) {
 		log_line("warning", "name", "folder", name, "error",
@@ -593,12 +433,8 @@ static void found(struct server *sv, const char *name)
 		return;
 	}
 	e->present = true;
-	if (e->explicitly_unloaded)
-		return;
-	n = versions(sv, name, &all);
-	if (!e->current || n <= 0 || e->current->m->version != all[0] || !same_settings(sv, e))
+	if (!e->explicitly_unloaded && differs(sv, e))
 		e->wanted = true;
-	free(all);
 }
 
 /* Load new models, unload removed ones. */
@@ -624,7 +460,7 @@ static void scan(struct server *sv)
 		    snprintf(path, sizeof(path), "%s/%s", sv->cfg.repository, d->d_name) >=
 		    (int)sizeof(path))
 			continue;
-		is = folder(path);
+		is = repo_folder(path);
 		if (is < 0)
 			unreadable(sv, path, -is);
 		if (is > 0)
@@ -637,14 +473,14 @@ static void scan(struct server *sv)
 		e = sv->entries[i];
 		snprintf(path, sizeof(path), "%s/%s", sv->cfg.repository, e->name);
 		/* also what the list lacks is unloaded only if it does not exist */
-		if (e->present || folder(path)) {
+		if (e->present || repo_folder(path)) {
 			e->present = true;
 			continue;
 		}
 		e->wanted = false;
 		snprintf(why, sizeof(why), "the folder %.150s/%s does not exist",
 			 sv->cfg.repository, e->name);
-		if (e->current)
+		if (e->nserved)
 			unload(sv, e, why);
 	}
 	forget(sv);
@@ -677,16 +513,16 @@ static void index_json(struct server *sv, struct control *ct)
 
 	for (i = 0; i < sv->nentries; i++) {
 		e = sv->entries[i];
-		if (e->current)
-			index_row(all, e, e->current->m->version, "READY",
-				  e->current->m->backend, NULL);
+		for (k = 0; k < e->nserved; k++)
+			index_row(all, e, e->served[k]->m->version, "READY",
+				  e->served[k]->m->backend, NULL);
 		if (ct->ready_only)
 			continue;
-		if (!e->current && is_loading(sv, e))
+		if (!e->nserved && is_loading(sv, e))
 			index_row(all, e, 0, "LOADING", NULL, NULL);
-		else if (!e->current && !e->nfailed)
+		else if (!e->nserved && !e->nfailed)
 			index_row(all, e, 0, "UNAVAILABLE", NULL, e->reason);
-		for (k = 0; k < e->nfailed && (e->current || !is_loading(sv, e)); k++)
+		for (k = 0; k < e->nfailed && (e->nserved || !is_loading(sv, e)); k++)
 			index_row(all, e, e->failed[k].version, "UNAVAILABLE",
 				  NULL, e->failed[k].reason);
 	}
@@ -707,13 +543,30 @@ static void trace(struct server *sv, struct control *ct)
 		answer(ct, 200, NULL, NULL);
 }
 
+static const char too_many[] = "too many of its versions are loaded or unloaded alone";
+
+/* Note that a client wants this version to serve, or not.  Returns false without room. */
+static bool ask(struct entry *e, int64_t version, bool on)
+{
+	unsigned int i;
+
+	for (i = 0; i < e->nasked && e->asked[i].version != version; i++)
+		;
+	if (i == MAX_LISTED)
+		return false;
+	e->nasked += i == e->nasked;
+	e->asked[i].version = version;
+	e->asked[i].on = on;
+	return true;
+}
+
 static void control_load(struct server *sv, struct control *ct)
 {
 	struct entry *e = find(sv, ct->name);
 	char path[4096];
 
 	snprintf(path, sizeof(path), "%s/%s", sv->cfg.repository, ct->name);
-	if (!e && repo_good_name(ct->name) && folder(path))
+	if (!e && repo_good_name(ct->name) && repo_folder(path))
 		e = entry_create(sv, ct->name);
 	if (!e) {
 		answer(ct, 500, "failed to load '%s', %s",
@@ -721,7 +574,50 @@ static void control_load(struct server *sv, struct control *ct)
 		return;
 	}
 	e->present = true;
-	load_begin(sv, e, ct);
+	if (!ct->version) {
+		e->nasked = 0;
+	} else if (!ask(e, ct->version, true)) {
+		answer(ct, 400, "failed to load '%s', %s", too_many);
+		return;
+	}
+	load_begin(sv, e, ct, ct->version);
+}
+
+/* A client unloads one version. */
+static void unload_version(struct server *sv, struct entry *e, struct control *ct)
+{
+	struct version **rest, *v = repo_served(e, ct->version);
+	char number[24];
+	unsigned int i, n = 0;
+
+	if (!ask(e, ct->version, false)) {
+		answer(ct, 400, "failed to unload '%s', %s", too_many);
+		return;
+	}
+	rest = v ? malloc(e->nserved * sizeof(struct version *)) : NULL;
+	for (i = 0; rest && i < e->nserved; i++)
+		if (e->served[i] != v) {
+			version_get(e->served[i]);
+			rest[n++] = e->served[i];
+		}
+	if (v && (!rest || replace(sv, e, rest, n))) {
+		while (n)
+			version_put(rest[--n]);
+		free(rest);
+		answer(ct, 503, "failed to unload '%s', %s", "out of memory");
+		return;
+	}
+	if (v) {
+		snprintf(number, sizeof(number), "%" PRId64, ct->version);
+		log_line("info", "unloaded", "model", e->name, "version", number, "why",
+			 "a client unloaded it", NULL);
+	}
+	if (!e->nserved) {
+		e->explicitly_unloaded = true;
+		e->wanted = false;
+		strcpy(e->reason, "a client unloaded its last version");
+	}
+	answer(ct, 200, NULL, NULL);
 }
 
 static void control_unload(struct server *sv, struct control *ct)
@@ -729,6 +625,10 @@ static void control_unload(struct server *sv, struct control *ct)
 	struct entry *e = find(sv, ct->name);
 
 	/* as in Triton, unloading a model that is not loaded succeeds */
+	if (e && ct->version) {
+		unload_version(sv, e, ct);
+		return;
+	}
 	if (e && unload(sv, e, "a client unloaded it")) {
 		answer(ct, 503, "failed to unload '%s', %s", "out of memory");
 		return;
@@ -736,6 +636,7 @@ static void control_unload(struct server *sv, struct control *ct)
 	if (e) {
 		e->explicitly_unloaded = true;
 		e->wanted = false;
+		e->nasked = 0;
 	}
 	answer(ct, 200, NULL, NULL);
 }
@@ -790,7 +691,7 @@ static void run_wanted(struct server *sv)
 		scan(sv);
 	for (i = 0; i < sv->nentries && !sv->load.e; i++)
 		if (sv->entries[i]->wanted)
-			load_begin(sv, sv->entries[i], NULL);
+			load_begin(sv, sv->entries[i], NULL, 0);
 }
 
 /* Say so if the server has become ready, or is not any more. */
@@ -843,11 +744,11 @@ void repo_run(struct server *sv)
 /* No loop runs any more. */
 void repo_free(struct server *sv)
 {
-	unsigned int i;
+	unsigned int i, k;
 
 	for (i = 0; i < sv->nentries; i++)
-		if (sv->entries[i]->current)
-			version_put(sv->entries[i]->current);
+		for (k = 0; k < sv->entries[i]->nserved; k++)
+			version_put(sv->entries[i]->served[k]);
 	if (sv->table)
 		table_put(sv->table);
 	/* the messages to the loops and the helper, which have ended */

@@ -20,7 +20,7 @@
 #define MAX_CONTROL	65536u		/* bytes of the body of a control call */
 static const char as_json[] = "application/json";
 
-struct version *table_find(const struct table *t, const char *name, size_t n)
+struct version *table_find(const struct table *t, const char *name, size_t n, int64_t version)
 {
 	unsigned int lo = 0, hi = t->n, mid;
 	int cmp;
@@ -30,13 +30,14 @@ struct version *table_find(const struct table *t, const char *name, size_t n)
 		cmp = strncmp(t->at[mid].e->name, name, n);
 		if (!cmp && t->at[mid].e->name[n])
 			cmp = 1;
-		if (!cmp)
-			return t->at[mid].v;
 		if (cmp < 0)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
+	for (; lo < t->n && !strncmp(t->at[lo].e->name, name, n) && !t->at[lo].e->name[n]; lo++)
+		if (version == NEWEST || t->at[lo].v->m->version == version)
+			return t->at[lo].v;
 	return NULL;
 }
 
@@ -77,12 +78,20 @@ static json_t *ios(const struct serve_io *io, unsigned int n, bool config)
 
 static void metadata(struct conn *c, const struct version *v)
 {
+	const struct table *t = c->loop->table;
 	const struct serve_model *m = v->m;
+	json_t *all = json_array();
 	char version[24];
+	unsigned int i;
 
-	snprintf(version, sizeof(version), "%" PRId64, m->version);
-	answer_json(c, json_pack("{s:s, s:[s], s:s, s:o, s:o}", "name", m->name, "versions",
-				 version, "platform", m->platform, "inputs",
+	for (i = 0; i < t->n; i++) {
+		if (t->at[i].e != v->e)
+			continue;
+		snprintf(version, sizeof(version), "%" PRId64, t->at[i].v->m->version);
+		json_array_append_new(all, json_string(version));
+	}
+	answer_json(c, json_pack("{s:s, s:o, s:s, s:o, s:o}", "name", m->name, "versions",
+				 all, "platform", m->platform, "inputs",
 				 ios(m->inputs, m->ninputs, false), "outputs",
 				 ios(m->outputs, m->noutputs, false)));
 }
@@ -164,7 +173,7 @@ static void control_arrived(struct msg *m)
 }
 
 struct control *control_begin(struct loop *l, enum control_what what, const char *name,
-			      bool ready_only, struct msg *done)
+			      int64_t version, bool ready_only, struct msg *done)
 {
 	struct control *ct = calloc(1, sizeof(*ct));
 
@@ -174,12 +183,13 @@ struct control *control_begin(struct loop *l, enum control_what what, const char
 	ct->loop = l;
 	ct->what = what;
 	ct->ready_only = ready_only;
+	ct->version = version;
 	snprintf(ct->name, sizeof(ct->name), "%s", name);
 	port_send(&l->sv->port, &ct->msg, control_arrived, ct);
 	return ct;
 }
 
-static void control(struct conn *c, enum control_what what, const char *name)
+static void control(struct conn *c, enum control_what what, const char *name, int64_t version)
 {
 	bool ready_only = false;
 	json_error_t err;
@@ -214,7 +224,7 @@ static void control(struct conn *c, enum control_what what, const char *name)
 	}
 	c->done.fn = control_done;
 	c->done.arg = c;
-	c->control = control_begin(c->loop, what, name, ready_only, &c->done);
+	c->control = control_begin(c->loop, what, name, version, ready_only, &c->done);
 	if (!c->control) {
 		conn_error(c, 503, "out of memory");
 		return;
@@ -331,14 +341,22 @@ static void server_metadata(struct conn *c)
 				 "extensions", all));
 }
 
+/* Whether a text is the number of a version. */
+static bool number(const char *text, int64_t *v)
+{
+	char *end;
+
+	errno = 0;
+	*v = strtoll(text, &end, 10);
+	return !*end && end != text && *v > 0 && !errno;
+}
+
 /* v2/models/NAME[/versions/V][/WHAT] */
 static void model(struct conn *c, char **part, int n)
 {
 	const char *name = part[0], *what = NULL, *version = NULL;
-	struct version *v;
-	char *end;
-	long long want = -1;
-	bool ready;
+	struct version *v, *any;
+	int64_t want = NEWEST;
 
 	if (n >= 3 && !strcmp(part[1], "versions")) {
 		version = part[2];
@@ -354,27 +372,23 @@ static void model(struct conn *c, char **part, int n)
 	}
 	if (!method(c, what && !strcmp(what, "infer") ? HTTP_POST : HTTP_GET))
 		return;
-	if (version) {
-		errno = 0;
-		want = strtoll(version, &end, 10);
-		if (*end || end == version || want <= 0 || errno) {
-			not_found(c);
-			return;
-		}
+	if (version && !number(version, &want)) {
+		not_found(c);
+		return;
 	}
-	v = table_find(c->loop->table, name, strlen(name));
-	ready = v && (want < 0 || v->m->version == want);
+	v = table_find(c->loop->table, name, strlen(name), want);
+	any = v ? v : table_find(c->loop->table, name, strlen(name), NEWEST);
 	if (what && !strcmp(what, "ready")) {
-		model_ready(c, name, ready && !load_relaxed(&c->loop->sv->closing));
-	} else if (!v && c->loop->table->loading) {
+		model_ready(c, name, v && !load_relaxed(&c->loop->sv->closing));
+	} else if (!any && c->loop->table->loading) {
 		conn_error(c, 503, "model '%s' is not loaded yet", name);
-	} else if (!v && what && !strcmp(what, "stats")) {
+	} else if (!any && what && !strcmp(what, "stats")) {
 		conn_error(c, 400, "requested model '%s' is not available", name);
-	} else if (!v) {
+	} else if (!any) {
 		conn_error(c, 404, "Request for unknown model: '%s' is not found", name);
-	} else if (!ready) {
-		conn_error(c, 404, "Request for unknown model: '%s' version %lld is not found",
-			   name, want);
+	} else if (!v) {
+		conn_error(c, 404, "Request for unknown model: '%s' version %" PRId64
+			   " is not found", name, want);
 	} else if (!what) {
 		metadata(c, v);
 	} else if (!strcmp(what, "infer")) {
@@ -382,15 +396,22 @@ static void model(struct conn *c, char **part, int n)
 	} else if (!strcmp(what, "config")) {
 		config(c, v);
 	} else {
-		stats_json(c, name, strlen(name));
+		stats_json(c, name, strlen(name), want);
 	}
 }
 
 static void repository(struct conn *c, char **part, int n)
 {
+	int64_t version = 0;
+
+	/* models/NAME[/versions/V]/load */
+	if (n == 5 && !strcmp(part[2], "versions") && number(part[3], &version)) {
+		part[2] = part[4];
+		n = 3;
+	}
 	if (n == 1 && !strcmp(part[0], "index")) {
 		if (method(c, HTTP_POST))
-			control(c, CONTROL_INDEX, "");
+			control(c, CONTROL_INDEX, "", 0);
 	} else if (n == 3 && !strcmp(part[0], "models") &&
 		   (!strcmp(part[2], "load") || !strcmp(part[2], "unload"))) {
 		if (!method(c, HTTP_POST))
@@ -398,7 +419,8 @@ static void repository(struct conn *c, char **part, int n)
 		if (strlen(part[1]) > NAME_MAX_LEN)
 			conn_error(c, 400, "the name of the model is too long");
 		else
-			control(c, *part[2] == 'l' ? CONTROL_LOAD : CONTROL_UNLOAD, part[1]);
+			control(c, *part[2] == 'l' ? CONTROL_LOAD : CONTROL_UNLOAD, part[1],
+				version);
 	} else {
 		not_found(c);
 	}
@@ -493,10 +515,10 @@ void route(struct conn *c)
 	} else if (!strcmp(part[1], "trace") && n == 3 &&
 		   (!strcmp(part[2], "start") || !strcmp(part[2], "stop"))) {
 		if (method(c, HTTP_POST))
-			control(c, part[2][2] == 'a' ? CONTROL_TRACE : CONTROL_TRACE_STOP, "");
+			control(c, part[2][2] == 'a' ? CONTROL_TRACE : CONTROL_TRACE_STOP, "", 0);
 	} else if (!strcmp(part[1], "models") && n == 3 && !strcmp(part[2], "stats")) {
 		if (method(c, HTTP_GET))
-			stats_json(c, NULL, 0);
+			stats_json(c, NULL, 0, NEWEST);
 	} else if (!strcmp(part[1], "models") && n >= 3) {
 		model(c, part + 2, n - 2);
 	} else if (!strcmp(part[1], "repository") && n >= 3) {

@@ -4,12 +4,14 @@
  *
  *	check.c	pawl check, without a server
  *	cmd.c	options and the configuration file	log.c	the log
+ *	settings.c the settings of a model		pbtxt.c	config.pbtxt
  *	server.c threads, start and stop		conn.c	a connection: HTTP/1.1
  *	route.c	the endpoints				parse.c	the body of an infer request
  *	infer.c	the life of a request, and its answer
  *	h2.c	a connection: HTTP/2			grpc.c, grpc_infer.c the calls of gRPC
  *	sched.c	queues and batches			slots.c	slots, and planning them
- *	repo.c	the repository of models		stats.c	statistics and metrics
+ *	repo.c	the repository of models		load.c	loads of their versions
+ *	stats.c	statistics and metrics
  *	page.c	the page at /				layers.c the times of layers
  *	light.c	runs without a worker			trace.c	traces of requests
  *	helper.c a thread for loads			text.c	large texts, as ops of the engine
@@ -49,6 +51,7 @@
 #define HEAD_KEPT	512		/* bytes of a head that is compared with the next one */
 #define MAX_LOOPS	64
 #define MAX_PREFERRED	8
+#define MAX_LISTED	16		/* versions in a list of the configuration */
 #define LEVELS		8		/* of priority */
 enum { LISTEN_HTTP, LISTEN_GRPC, LISTEN_ADMIN, LISTENERS };
 enum { TOKEN_INFER, TOKEN_ADMIN, TOKENS };	/* of the address for inference, of --admin */
@@ -75,6 +78,9 @@ struct model_conf {
 	bool batches;			/* max_batch is stated for this model alone */
 	unsigned int threads;		/* of a run in onnxruntime */
 	char provider[SERVE_PROVIDER];
+	enum { VERSIONS_LATEST, VERSIONS_ALL, VERSIONS_LISTED } policy;
+	unsigned int nversions;		/* the latest, or those listed: */
+	int64_t versions[MAX_LISTED];
 };
 
 struct named_conf {
@@ -109,6 +115,23 @@ struct config {
  */
 int config_reload(struct config *cfg, int argc, char **argv, char *token[TOKENS]);
 void config_free(struct config *cfg);
+/* Set a key of the section of a model, and note it in stated.  Returns whether that is good. */
+bool conf_set(struct model_conf *conf, uint32_t *stated, const char *key, const char *value);
+/* Take the keys that are stated. */
+void conf_take(struct model_conf *to, const struct model_conf *from, uint32_t stated);
+bool conf_batches(uint32_t stated);	/* whether max_batch is one of them */
+bool conf_good(const struct model_conf *conf);
+
+/* --- settings (settings.c) --- */
+
+struct settings {
+	struct model_conf conf;
+	uint32_t stated;		/* keys for this model alone */
+	char why[512];			/* they are not good, or "" */
+	char ignored[512];		/* names of what is not read */
+};
+void settings_read(const struct server *sv, const char *name, struct settings *s);
+bool settings_same(const struct model_conf *a, const struct model_conf *b);
 
 /* Values of grpc_port that are no ports. */
 enum { GRPC_NONE = 65536, GRPC_DEFAULT };
@@ -292,7 +315,9 @@ struct entry {
 	u64 pending;			/* A: requests in the queue */
 	u32 nlight;			/* A: light slots of all versions */
 	/* main thread */
-	struct version *current;
+	struct version **served;	/* the newest first */
+	unsigned int nserved, nasked;
+	struct { int64_t version; bool on; } asked[MAX_LISTED]; /* loaded or unloaded alone */
 	bool present, explicitly_unloaded;
 	bool wanted;			/* a scan found it; it is to be loaded */
 	struct failure failed[MAX_FAILED];	/* the newest version first */
@@ -322,13 +347,15 @@ struct table {
 	unsigned int nfailed;
 	struct { char name[NAME_MAX_LEN + 1]; struct failure f; } *failed;
 	unsigned int n;
-	struct { struct entry *e; struct version *v; } at[];	/* by name */
+	struct { struct entry *e; struct version *v; } at[];	/* by name, the newest first */
 };
 
 void table_put(struct table *t);
 /* Why a model has no version, or NULL. */
 const char *table_why(const struct table *t, const char *name);
-struct version *table_find(const struct table *t, const char *name, size_t n);
+/* The newest version of a model, or this one. */
+#define NEWEST (-1)
+struct version *table_find(const struct table *t, const char *name, size_t n, int64_t version);
 
 /* --- connections (conn.c) --- */
 
@@ -391,6 +418,7 @@ struct control {
 	enum control_what what;
 	bool ready_only;
 	char name[NAME_MAX_LEN + 1];
+	int64_t version;		/* of a load or unload; 0: of the model */
 	int http;
 	char *text;			/* malloc: the answer */
 };
@@ -471,7 +499,7 @@ void grpc_free(struct loop *l);
 void route(struct conn *c);
 /* A call on the repository.  When the main thread has answered, done->fn runs on the loop. */
 struct control *control_begin(struct loop *l, enum control_what what, const char *name,
-			      bool ready_only, struct msg *done);
+			      int64_t version, bool ready_only, struct msg *done);
 void page_answer(struct conn *c);	/* (page.c) */
 void infer_begin(struct conn *c, struct version *v);
 void infer_forget(struct conn *c);	/* the connection is closed */
@@ -572,11 +600,13 @@ struct load {
 	struct entry *e;		/* NULL: no load is in progress; a reference */
 	struct entry *old;		/* that it replaces, since its settings have changed */
 	struct control *ct;		/* the client's call; NULL: a scan found the model */
-	bool serves;			/* the model has a version that serves */
-	struct version *v;
+	int64_t only;			/* one version is loaded; 0: those that are selected */
+	char unfit[512];		/* why the settings are not good, or "" */
+	struct version **next;		/* that are to serve; with e those that do and stay */
+	unsigned int nnext;
 	uint64_t begin_ns;
 	bool ended;			/* main: the message has arrived */
-	int status;			/* of the newest version, also if an older one is in v */
+	int status;			/* of the first version that failed */
 	struct failure failed[MAX_FAILED];
 	unsigned int nfailed;
 };
@@ -687,7 +717,7 @@ int trace_stop(struct server *sv, char **text, const char **why);
 void trace_free(struct server *sv);
 
 /* --- texts (stats.c) --- */
-void stats_json(struct conn *c, const char *model, size_t n);
+void stats_json(struct conn *c, const char *model, size_t n, int64_t version);
 void stats_metrics(struct conn *c);
 
 #endif

@@ -81,7 +81,7 @@ static bool model_json(struct conn *c, struct entry *e, struct version *v)
 	return ok && buf_printf(l, b, "],\"memory_usage\":[]}");
 }
 
-void stats_json(struct conn *c, const char *model, size_t n)
+void stats_json(struct conn *c, const char *model, size_t n, int64_t version)
 {
 	const struct table *t = c->loop->table;
 	bool ok, first = true;
@@ -92,7 +92,8 @@ void stats_json(struct conn *c, const char *model, size_t n)
 	ok = buf_printf(c->loop, &c->out, "{\"model_stats\":[");
 	for (i = 0; ok && i < t->n; i++) {
 		if (model &&
-		    (strlen(t->at[i].e->name) != n || memcmp(t->at[i].e->name, model, n)))
+		    (strlen(t->at[i].e->name) != n || memcmp(t->at[i].e->name, model, n) ||
+		     (version != NEWEST && t->at[i].v->m->version != version)))
 			continue;
 		ok = (first || buf_add(c->loop, &c->out, ",", 1)) &&
 			model_json(c, t->at[i].e, t->at[i].v);
@@ -258,6 +259,14 @@ void stats_metrics(struct conn *c)
 		ok = buf_printf(c->loop, &c->out,
 				"pawl_serve_failed_version{model=\"%s\",version=\"%" PRId64
 				"\"} 1\n", t->failed[i].name, t->failed[i].f.version);
+	ok = ok && family(c, "pawl_serve_version_ready", "gauge",
+			  "1: the version is served, 0: it could not be loaded");
+	for (i = 0; ok && i < t->n; i++)
+		ok = sample(c, "pawl_serve_version_ready", t, i, "", 1);
+	for (i = 0; ok && i < t->nfailed; i++)
+		ok = buf_printf(c->loop, &c->out,
+				"pawl_serve_version_ready{model=\"%s\",version=\"%" PRId64
+				"\"} 0\n", t->failed[i].name, t->failed[i].f.version);
 	ok = ok && histograms(c, t) && process(c) &&
 		family(c, "pawl_serve_ready", "gauge", "1 if health/ready answers 200") &&
 		buf_printf(c->loop, &c->out, "pawl_serve_ready %d\n",

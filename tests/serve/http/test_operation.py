@@ -1096,6 +1096,113 @@ def test_a_version_has_its_own_statistics(server):
     assert (freed["version"], freed["requests"], freed["succeeded"]) == ("1", "3", "3")
 
 
+def versions(server, model="m"):
+    return [row["version"] for row in server.post("/v2/repository/index").json
+            if row["name"] == model and row["state"] == "READY"]
+
+
+def call_version(server, number, what):
+    return server.post(f"/v2/repository/models/m/versions/{number}/{what}")
+
+
+def test_versions_are_served_as_the_settings_select_them(server):
+    for number in range(1, 5):
+        server.model("m", number, add=number)
+    server.start(config="[model m]\nversions = latest 2\n")
+    config = os.path.join(server.folder, "serve.ini")
+
+    def select(rule, expect):
+        with open(config, "w", encoding="ascii") as file:
+            file.write("[server]\ngrace = 0\n[model m]\nversions = " + rule + "\n")
+        server.signal(signal.SIGHUP)
+        soon(lambda: versions(server) == expect, f"{rule}: {expect}")
+    assert versions(server) == ["4", "3"]
+    assert server.get("/v2/models/m").json["versions"] == ["4", "3"]
+
+    def scaled(number):
+        path = f"/v2/models/m/versions/{number}/infer" if number else "/v2/models/m/infer"
+        answer = server.post(path, row([0] * 4))
+        return answer.json["outputs"][0]["data"][0] if answer.status == 200 else answer.status
+    assert [scaled(k) for k in (None, 4, 3, 2)] == [4, 4, 3, 404]
+    assert [s["version"] for s in server.get("/v2/models/m/stats").json["model_stats"]] == [
+        "4", "3"]
+    assert server.get("/v2/models/m/versions/3/stats").json["model_stats"][0][
+        "inference_count"] == 1
+    # one version, beside those that are selected
+    assert call_version(server, 1, "load").status == 200
+    assert call_version(server, 4, "unload").status == 200
+    assert versions(server) == ["3", "1"] and scaled(None) == 3
+    for number in (9, 5):
+        if number == 5:
+            server.model("m", 5, refuse="broken")
+        assert call_version(server, number, "load").status == 400
+        assert versions(server) == ["3", "1"]
+    shutil.rmtree(os.path.join(server.repository, "m/5"))
+    server.signal(signal.SIGHUP)            # 3 and 2 are the latest that no client unloaded
+    soon(lambda: versions(server) == ["3", "2", "1"], "the selection, and what a client loaded")
+    assert server.post("/v2/repository/models/m/load").status == 200
+    assert versions(server) == ["4", "3"]
+    select("all", ["4", "3", "2", "1"])
+    select("1, 3, 7", ["3", "1"])
+    metrics = server.get("/metrics").body.decode()
+    for number, ready in ((3, 1), (1, 1), (7, 0)):
+        assert f'pawl_serve_version_ready{{model="m",version="{number}"}} {ready}' in metrics
+    # a version that fails is replaced by the next older one
+    server.model("m", 5, refuse="broken")
+    select("latest 2", ["4", "3"])
+    assert server.metric("pawl_serve_failed_version", "m") == 1
+    for number in (3, 4):
+        assert call_version(server, number, "unload").status == 200
+    assert scaled(None) == 404
+
+
+def test_config_pbtxt_is_read(server):
+    server.model("m", 1)
+    server.model("m", 2)
+    path = os.path.join(server.repository, "m", "config.pbtxt")
+
+    def write(text):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    write("""
+        name: "m"   # a comment
+        platform: 'onnxruntime_onnx'
+        max_batch_size: 16;
+        dynamic_batching { preferred_batch_size: [ 8, 4 ] preserve_ordering: true,
+                           max_queue_delay_microseconds: 100 }
+        instance_group [ { count: 2 kind: KIND_CPU }, { count: 1 } ]
+        version_policy: < all { } >
+        input [ { name: "INPUT0" dims: [ -1 ] } ]
+        """)
+    server.start(config="[model]\nmax_batch = 4\n[model m]\nmax_delay_us = 7\n")
+    config = server.get("/v2/models/m/config").json
+    assert config["max_batch_size"] == 16 and config["instance_group"][0]["count"] == 3
+    assert config["dynamic_batching"]["preferred_batch_size"] == [4, 8]
+    assert config["dynamic_batching"]["max_queue_delay_microseconds"] == 7
+    assert versions(server) == ["2", "1"]
+    assert server.events("settings")[0]["ignored"] == \
+        "platform, dynamic_batching.preserve_ordering, input"
+    for text, why in (("max_batch_size 3", "line 1: ':' is missing"),
+                      ("max_batch_size: -3", "line 1: '-3' is not good for max_batch_size"),
+                      ("\nname: 'n'", "line 2: the name is 'n'"),
+                      ("version_policy { latest: 2 } }", "line 1: the name of a field"),
+                      ("version_policy { newest { } }", "line 1: '' is not good"),
+                      ("input [ { a: 1 ", "a message without its end"),
+                      ("a { " * 40, "too many messages"),
+                      ("a: 'b", "a string without its end"),
+                      ("a: [1, 2", "a list without its end"),
+                      ("max_batch_size: 2 dynamic_batching { preferred_batch_size: 4 }",
+                       "larger than max_batch")):
+        write(text)
+        answer = server.post("/v2/repository/models/m/load")
+        assert answer.status == 400 and why in answer.error, (text, answer.body)
+        assert versions(server) == ["2", "1"]
+    write("version_policy { specific { versions: 1 } } max_batch_size: 0")
+    assert server.post("/v2/repository/models/m/load").status == 200
+    assert versions(server) == ["1"]
+    assert server.get("/v2/models/m/config").json["max_batch_size"] == 0
+
+
 def test_statistics_and_metrics_add_up(server):
     server.model("m")
     server.start("--io-threads=2")
