@@ -80,6 +80,7 @@ static const struct key server_keys[] = {
 	{ "port", UINT, SERVER(port), 0, 65535 },
 	{ "grpc_port", PORT, SERVER(grpc_port), 0, 65535 },
 	{ "ready", READY, SERVER(ready_any), 0, 1 },
+	{ "access_log", UINT, SERVER(access_log), 0, 1000000000 },
 	{ "onnxruntime", TEXT, SERVER(onnxruntime), 0, 0 },
 	{ "io_threads", UINT, SERVER(loops), 1, MAX_LOOPS },
 	{ "workers", UINT, SERVER(workers), 1, 1024 },
@@ -659,6 +660,7 @@ int config_reload(struct config *cfg, int argc, char **argv, char *token[TOKENS]
 	}
 	store_relaxed(&cfg->max_connections, new.max_connections);
 	store_relaxed(&cfg->max_body, new.max_body);
+	store_relaxed(&cfg->access_log, new.access_log);
 	store_relaxed(&cfg->max_memory, new.max_memory);
 	store_relaxed(&cfg->slot_memory, new.slot_memory);
 	store_relaxed(&cfg->slot_idle_ns, new.slot_idle_ns);

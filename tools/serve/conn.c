@@ -95,7 +95,7 @@ static int on_begin(http_parser *p)
 	c->in_value = c->want_continue = false;
 	c->encoding = c->accepts = ZIP_NONE;
 	c->site = SITE_UNKNOWN;
-	*c->host = *c->origin = 0;
+	*c->host = *c->origin = *c->traceparent = 0;
 	c->headed = false;
 	c->hosts = c->encodings = 0;
 	c->authorized = !c->loop->token[c->admin];
@@ -193,6 +193,9 @@ static int header(struct conn *c)
 	} else if (!strcasecmp(c->field, "Origin")) {
 		snprintf(c->origin, sizeof(c->origin), "%.63s",
 			 *c->value ? c->value : "null");
+	} else if (!strcasecmp(c->field, "traceparent")) {
+		snprintf(c->traceparent, sizeof(c->traceparent), "%.*s", TRACEPARENT - 1,
+			 c->value);
 	} else if (!strcasecmp(c->field, "Authorization")) {
 		c->authorized = conn_authorized(c, c->value);
 	}

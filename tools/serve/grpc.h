@@ -42,6 +42,7 @@ struct call {
 	size_t unsent;			/* bytes of answers that wait since sent_ns */
 	unsigned int header_bytes;
 	bool post, is_grpc, authorized;
+	char traceparent[TRACEPARENT];
 	unsigned char encoding;		/* of messages with that flag (zip.h) */
 	bool has_request;		/* all headers have arrived */
 	bool remote_end;		/* the client sends no further messages */

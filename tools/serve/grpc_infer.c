@@ -529,6 +529,7 @@ void grpc_infer(struct call *k, struct buf *body)
 	struct parse p;
 	uint8_t *copy;
 	bool ok = false, readable;
+	char name[NAME_MAX_LEN + 1] = "";
 
 	readable = walk(bytes, body->n, &raw, NULL);
 	if (readable) {
@@ -540,10 +541,12 @@ void grpc_infer(struct call *k, struct buf *body)
 			m = inference__model_infer_request__unpack(
 				&a->allocator, raw.rest, copy ? copy : bytes);
 	}
-	if (m)
+	if (m) {
 		v = grpc_find(k, m->model_name, m->model_version, &why);
-	else if (readable && (!a || a->full))
+		snprintf(name, sizeof(name), "%s", grpc_clean(m->model_name));
+	} else if (readable && (!a || a->full)) {
 		why = (struct refusal){ GRPC_RESOURCE_EXHAUSTED, "out of memory" };
+	}
 	if (v) {
 		r = infer_new(l, v);
 		if (!r)
@@ -559,6 +562,9 @@ void grpc_infer(struct call *k, struct buf *body)
 	if (a)
 		arena_end(a);
 	if (!ok) {
+		access_note(l, k->c, k->traceparent, r, name,
+			    v ? v->m->version : 0, why.status == GRPC_NOT_FOUND ? 404 :
+			    why.status == GRPC_INVALID_ARGUMENT ? 400 : 503);
 		if (r)
 			infer_release(l, r);
 		if (!js_is_utf8(&raw.id))

@@ -565,6 +565,9 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
 	} else if (IS("grpc-timeout")) {
 		if (!timeout(k, v, nvalue))
 			return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+	} else if (IS("traceparent") && nvalue < sizeof(k->traceparent)) {
+		memcpy(k->traceparent, v, nvalue);
+		k->traceparent[nvalue] = 0;
 	} else if (IS("authorization") && nvalue < sizeof(text)) {
 		memcpy(text, v, nvalue);
 		text[nvalue] = 0;

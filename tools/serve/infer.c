@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grpc.h"
 #include "infer.h"
 #include "num.h"
 
@@ -50,6 +51,10 @@ struct request *infer_new(struct loop *l, struct version *v)
 	r->is_canceled = r->alone = r->batch = r->heap = false;
 	r->shapes = NULL;
 	r->slot = NULL;
+	r->c = NULL;
+	r->call = NULL;
+	r->id = (struct js_str){ 0 };
+	r->rows = 0;
 	r->status = 0;
 	r->why = NULL;
 	return r;
@@ -73,6 +78,7 @@ void infer_cancel(struct request *r)
 static void parsed(struct conn *c, struct request *r, int http, const char *err)
 {
 	if (http) {
+		access_note(c->loop, c, c->traceparent, r, r->v->m->name, r->v->m->version, http);
 		infer_release(c->loop, r);
 		conn_error(c, http, "%s", err);
 		return;
@@ -436,11 +442,14 @@ void infer_end(struct request *r, int http, bool gone, uint64_t begin)
 {
 	struct stats *st = &r->v->stats;
 	struct slot *slot = r->slot;
+	const struct conn *c = r->call ? r->call->c : r->c;
 	bool served = http == 200 && !gone;
 	uint64_t now;
 
 	if (!gone)
 		trace_request(r->loop, r, http);
+	access_note(r->loop, c, r->call ? r->call->traceparent : c->traceparent, r,
+		    r->v->m->name, r->v->m->version, gone ? 499 : http);
 	if (slot && fetch_add_acq_rel(&slot->users, (u32)-1) == 1) /* with the reads before */
 		port_send(&r->loop->sv->loops[0].port, &slot->msg, sched_recycle, slot);
 	now = now_ns();

@@ -88,13 +88,12 @@ static bool write_line(const char *p, size_t n)
 	return true;
 }
 
-static size_t begin_line(char *buf, size_t size, const char *level, const char *event)
+static size_t begin_line(char *buf, size_t size, struct timespec ts, const char *level,
+			 const char *event)
 {
-	struct timespec ts;
 	struct tm tm;
 	size_t n;
 
-	clock_gettime(CLOCK_REALTIME, &ts);
 	gmtime_r(&ts.tv_sec, &tm);
 	n = strftime(buf, size, "{\"time\":\"%Y-%m-%dT%H:%M:%S", &tm);
 	return n + (size_t)snprintf(buf + n, size - n,
@@ -102,27 +101,86 @@ static size_t begin_line(char *buf, size_t size, const char *level, const char *
 				    ts.tv_nsec / 1000000, level, event);
 }
 
-/* On the writer. */
-static void write_msg(struct msg *m)
+static struct timespec real_time(void)
 {
-	struct line *l = m->arg;
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return ts;
+}
+
+/* On the writer: a line of so many bytes, of n that waited. */
+static void written(const char *line, size_t bytes, size_t waited)
+{
 	static u64 told;
 	u64 lost;
 	char buf[256];
 	size_t n;
 
-	if (!write_line(l->text, l->n))
+	if (!write_line(line, bytes))
 		add_relaxed(&dropped, 1);
-	add_relaxed(&waiting, -(u64)l->n);
-	free(l);
+	add_relaxed(&waiting, -(u64)waited);
 	lost = load_relaxed(&dropped);
 	/* once there is room again, the log itself says how many lines it lacks */
 	if (lost == told || load_relaxed(&waiting))
 		return;
-	n = begin_line(buf, sizeof(buf), "warning", "log");
+	n = begin_line(buf, sizeof(buf), real_time(), "warning", "log");
 	n += (size_t)snprintf(buf + n, sizeof(buf) - n, ",\"dropped\":\"%" PRIu64 "\"}\n", lost);
 	if (write_line(buf, n))
 		told = lost;
+}
+
+static void write_msg(struct msg *m)
+{
+	struct line *l = m->arg;
+
+	written(l->text, l->n, l->n);
+	free(l);
+}
+
+static void write_access(struct msg *m)
+{
+	struct access *a = m->arg;
+	const struct { const char *key; uint64_t ns; } times[] = {
+		{ "queue_us", a->queue_ns }, { "compute_us", a->compute_ns },
+		{ "total_us", a->total_ns } };
+	const struct { const char *key, *text; } texts[] = { { "protocol", a->protocol },
+		{ "client", a->client }, { "id", a->id }, { "traceparent", a->traceparent },
+		{ "model", a->model } };
+	char buf[2048];
+	size_t n, size = sizeof(buf) - 3, i;
+
+	n = begin_line(buf, size, a->time, "info", "access");
+	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		n += (size_t)snprintf(buf + n, size - n, ",\"%s\":", texts[i].key);
+		n = text(buf, n, size, texts[i].text);
+	}
+	n += (size_t)snprintf(buf + n, size - n, ",\"version\":\"%" PRId64 "\",\"status\":\"%d\""
+			      ",\"rows\":\"%" PRIu64 "\"", a->version, a->status, a->rows);
+	for (i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+		n += (size_t)snprintf(buf + n, size - n, ",\"%s\":\"%" PRIu64 "\"",
+				      times[i].key, times[i].ns / 1000);
+	buf[n++] = '}';
+	buf[n++] = '\n';
+	written(buf, n, sizeof(*a));
+	free(a);
+}
+
+struct access *log_access_begin(void)
+{
+	struct access *a = started && load_relaxed(&waiting) + sizeof(*a) <= LOG_MAX ?
+		calloc(1, sizeof(*a)) : NULL;
+
+	if (!a)
+		add_relaxed(&dropped, 1);
+	return a;
+}
+
+void log_access(struct access *a)
+{
+	a->time = real_time();
+	add_relaxed(&waiting, sizeof(*a));
+	port_send(&log_port, &a->msg, write_access, a);
 }
 
 static void leave(struct msg *m)
@@ -182,7 +240,7 @@ void log_line(const char *level, const char *event, ...)
 	const char *key;
 	va_list ap;
 
-	n = begin_line(buf, size, level, event);
+	n = begin_line(buf, size, real_time(), level, event);
 	va_start(ap, event);
 	while ((key = va_arg(ap, const char *)) && n + 64 < size) {
 		n += (size_t)snprintf(buf + n, size - n, ",\"%.32s\":", key);

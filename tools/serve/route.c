@@ -378,6 +378,9 @@ static void model(struct conn *c, char **part, int n)
 	}
 	v = table_find(c->loop->table, name, strlen(name), want);
 	any = v ? v : table_find(c->loop->table, name, strlen(name), NEWEST);
+	if (!v && what && !strcmp(what, "infer"))
+		access_note(c->loop, c, c->traceparent, NULL, name, version ? want : 0,
+			    !any && c->loop->table->loading ? 503 : 404);
 	if (what && !strcmp(what, "ready")) {
 		model_ready(c, name, v && !load_relaxed(&c->loop->sv->closing));
 	} else if (!any && c->loop->table->loading) {

@@ -10,6 +10,7 @@
  *	infer.c	the life of a request, and its answer
  *	h2.c	a connection: HTTP/2			grpc.c, grpc_infer.c the calls of gRPC
  *	sched.c	queues and batches			slots.c	slots, and planning them
+ *	access.c the access log
  *	repo.c	the repository of models		load.c	loads of their versions
  *	stats.c	statistics and metrics
  *	page.c	the page at /				layers.c the times of layers
@@ -42,6 +43,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include "json.h"
 #include "model.h"
@@ -96,6 +98,7 @@ struct config {
 	enum { CONTROL_LOCAL, CONTROL_ON, CONTROL_OFF } control; /* at the address for inference */
 	int free_fd;			/* connections have smaller descriptors, but for --admin */
 	unsigned int port, grpc_port, loops, workers;
+	unsigned int access_log;	/* A: one request of so many is logged; 0: none */
 	unsigned int ready_any;		/* ready with one model that serves */
 	unsigned int max_connections, max_header;
 	uint64_t max_body, max_memory;
@@ -108,6 +111,7 @@ struct config {
 };
 
 #define TOKEN_MAX 300
+#define TRACEPARENT 64			/* of W3C, and its end */
 /*
  * Read the file and the options again.  Returns 0, or a negative errno if they are not good, or
  * change what needs a restart; the log says what, and nothing is changed.  Otherwise token has
@@ -400,6 +404,7 @@ struct conn {
 	unsigned int hosts, encodings;	/* how many headers of this name */
 	uint64_t chunk;			/* bytes of the chunk that are left */
 	enum { SITE_UNKNOWN, SITE_SAME, SITE_OTHER } site;	/* of the page, says the browser */
+	char traceparent[TRACEPARENT];
 	char host[64], origin[64];	/* of the request; longer ones are cut */
 	unsigned int request_pending;	/* control calls that the main thread has */
 	struct request *r;
@@ -638,6 +643,7 @@ struct loop {
 	const char *token[TOKENS], *next_token[TOKENS];	/* NULL: none */
 	unsigned int secrets;		/* how often a token has changed */
 	struct trace *trace, *next_trace;	/* of the loop, of the main thread */
+	unsigned int accesses;		/* infer requests, to sample them */
 	bool draining, exiting, listening_paused[LISTENERS], report;
 	struct conn *flush;		/* of HTTP/2, which have something to send */
 	struct text *texts, **texts_tail;	/* that wait for an op */
@@ -704,6 +710,21 @@ void loops_take(struct server *sv);	/* main: all loops take what is next */
  * One line of JSON on standard error: pairs of key and text, then NULL.  It never waits: a line
  * without room is dropped and counted (log.c).
  */
+/* A sampled request, which the thread of the log writes as text. */
+struct access {
+	struct msg msg;
+	struct timespec time;
+	const char *protocol;
+	char client[64], traceparent[TRACEPARENT], id[128], model[NAME_MAX_LEN + 1];
+	int64_t version;		/* 0: it is not known */
+	int status;			/* of HTTP; 499: the client has gone */
+	uint64_t rows, queue_ns, compute_ns, total_ns;
+};
+struct access *log_access_begin(void);	/* NULL: the line is dropped */
+void log_access(struct access *a);
+/* An infer request has ended, r if it could be read (access.c). */
+void access_note(struct loop *l, const struct conn *c, const char *traceparent,
+		 const struct request *r, const char *model, int64_t version, int http);
 int log_start(void);
 void log_stop(void);
 uint64_t log_dropped(void);

@@ -530,6 +530,18 @@ def test_bearer_token(server):
                          authorization="Bearer secret").status == OK
 
 
+def test_calls_are_in_the_access_log(server):
+    server.model("m")
+    server.start(config="access_log = 1\n")
+    with Client(server) as grpc:
+        for more in ({}, {"model": "nope"}, {"inputs": []}):
+            grpc.call("ModelInfer", request(1, 2, 3, 4, ident="first", **more), traceparent="t-1")
+    lines = soon(lambda: len(server.events("access")) == 3 and server.events("access"), "lines")
+    assert [(e["model"], e["status"], e["protocol"], e["traceparent"]) for e in lines] == [
+        ("m", "200", "grpc", "t-1"), ("nope", "404", "grpc", "t-1"), ("m", "400", "grpc", "t-1")]
+    assert lines[0]["id"] == "first" and lines[0]["client"].startswith("127.0.0.1:")
+
+
 # --- HTTP/2 ---
 
 @pytest.mark.parametrize("name, pack", (("gzip", gzip.compress), ("deflate", zlib.compress)))

@@ -1203,6 +1203,32 @@ def test_config_pbtxt_is_read(server):
     assert server.get("/v2/models/m/config").json["max_batch_size"] == 0
 
 
+def test_requests_are_in_the_access_log(server):
+    server.model("m")
+    server.start(config="access_log = 1\n")
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    for model, body in (("m", row([1, 2, 3, 4], id="first")), ("m", {"inputs": []}),
+                        ("nope", row([1, 2, 3, 4]))):
+        server.post(f"/v2/models/{model}/infer", body, {"traceparent": trace})
+    server.post("/v2/models/m/infer", row([1, 2, 3, 4]))
+    lines = soon(lambda: len(server.events("access")) == 4 and server.events("access"), "lines")
+    assert [(e["id"], e["model"], e["version"], e["status"], e["rows"]) for e in lines] == [
+        ("first", "m", "1", "200", "1"), ("", "m", "1", "400", "0"), ("", "nope", "0", "404", "0"),
+        ("", "m", "1", "200", "1")]
+    assert [e["traceparent"] for e in lines] == [trace, trace, trace, ""]
+    assert all(e["client"].startswith("127.0.0.1:") and e["protocol"] == "http" for e in lines)
+    assert 0 < int(lines[0]["compute_us"]) <= int(lines[0]["total_us"])
+    # one in so many; SIGHUP changes it
+    with open(os.path.join(server.folder, "serve.ini"), "w", encoding="ascii") as file:
+        file.write("[server]\ngrace = 0\naccess_log = 5\n")
+    server.signal(signal.SIGHUP)
+    soon(lambda: server.events("config"), "the settings")
+    for _ in range(20):
+        server.infer("m", [1, 2, 3, 4])
+    server.stop()
+    assert len(server.events("access")) == 8
+
+
 def test_statistics_and_metrics_add_up(server):
     server.model("m")
     server.start("--io-threads=2")
