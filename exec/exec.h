@@ -237,6 +237,7 @@ struct exec_inside {
 	struct exec_thread *by;	/*   and the thread in it */
 	u64 mark;		/* what was taken from the queue when it saw work, */
 	u64 since;		/*   and cycles() then; 0: it saw none */
+	u64 woke;		/* cycles() when it last woke a worker for that */
 	u32 watches;		/* for so many ms it does not join the reserve */
 };
 int exec_wait_inside(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), void *arg,

@@ -5,14 +5,19 @@
  * to the other workers, as long as one of them will take it.
  *
  * A thread takes work onto its stack only if all workers of the queue are inside such waits, or
- * if no thread has taken any of the queue's work for UNTOUCHED_NS: its workers run work that does
- * not end.  It also takes work of queues that have no workers, which no other thread runs.
+ * if all of them are inside work and no thread has taken any of the queue's work for UNTOUCHED_NS:
+ * that work does not end.  As long as a worker is idle, it leaves the work to that worker, also if
+ * the system has no CPU for it: what the thread took could wait for the work below it, and that
+ * must not depend on the load of the machine.  Since a debugger may have stopped that worker, it
+ * takes the work after FORSAKEN_NS.  It also takes work of queues that have no workers, which no
+ * other thread runs.
  *
  * Structures: q->waiting counts the workers of a queue that are inside such a wait and run
  * nothing on top.  The last one that begins to wait finds that all do, and takes.  Those before
  * it sleep in q->reserve, and a push that finds no other thread to wake wakes one of them.  That
- * one watches the queue: it sleeps a millisecond at a time.  A thread that ends its wait or takes
- * work wakes the next one of the reserve, if work is left.
+ * one watches the queue: it sleeps a millisecond at a time, and wakes one more idle worker each
+ * time.  A thread that ends its wait or takes work wakes the next one of the reserve, if work is
+ * left.
  *
  * The queue that a thread serves is that of the work that it is in, also if it waits for another
  * executor.  Then it sleeps on its park word there, on which pushes to the queue do not wake it,
@@ -25,7 +30,7 @@
  */
 #include <exec/internal.h>
 
-#define WATCHES	16u	/* a thread that saw work which it left watches for so long, in ms */
+#define WATCHES	16u	/* a thread that saw work which it left watches for so long after, in ms */
 
 /* Are all workers of the queue inside waits? */
 static bool all_wait(const struct exec_queue *q)
@@ -46,10 +51,37 @@ static u32 bare_take(struct exec *x, struct exec_thread *t)
 	return w;
 }
 
+/* The queue has work: does the thread leave it to others? */
+static bool inside_leaves(struct exec_inside *in)
+{
+	struct exec_queue *q = in->queue;
+	const struct exec *x = in->x;
+	u64 now = cycles(), passed = in->since ? now - in->since : 0, mark;
+	bool all = all_wait(q);
+	/* Read before the mark: a worker takes work, and then it runs it. */
+	bool idle = (all || passed >= x->untouched) && worker_idle(q, in->t);
+
+	if (all && !idle)
+		return false;
+	mark = queue_mark(q);
+	in->watches = WATCHES;
+	if (!in->since || mark != in->mark) {
+		in->mark = mark;
+		in->since = in->woke = now | 1;
+		return true;
+	}
+	if (!idle || passed >= x->forsaken)
+		return passed < x->untouched;
+	if (now - in->woke >= x->untouched) {
+		in->woke = now;
+		queue_wake_worker(q);
+	}
+	return true;
+}
+
 u32 inside_take(struct exec *x, struct exec_thread *t, struct exec_inside *in)
 {
 	struct exec_queue *q = in->queue;
-	u64 mark, now;
 	u32 w;
 
 	if (!in->takes)
@@ -65,18 +97,8 @@ u32 inside_take(struct exec *x, struct exec_thread *t, struct exec_inside *in)
 		in->since = 0;
 		return 0;
 	}
-	if (!all_wait(q)) {
-		mark = queue_mark(q);
-		now = cycles();
-		if (!in->since || mark != in->mark) {
-			in->mark = mark;
-			in->since = now | 1;
-			in->watches = WATCHES;
-			return 0;
-		}
-		if (now - in->since < in->x->untouched)
-			return 0;
-	}
+	if (inside_leaves(in))
+		return 0;
 	w = queue_take(q, in->t, LOOK_DEEP);
 	in->since = 0;
 	return w;
@@ -89,7 +111,7 @@ struct exec_group *inside_group(struct exec *x, struct exec_inside *in)
 
 	if (watches || !in->takes)
 		return NULL;
-	if (in->watches && !all_wait(in->queue)) {
+	if (in->watches && (in->since || !all_wait(in->queue))) {
 		in->watches--;
 		return NULL;
 	}

@@ -53,7 +53,13 @@
 #define NEXT_MOST	16u	/* exec_next() takes at most so many pieces in one run, */
 #define NEXT_NS		10000u	/* and none so long after the first one */
 #define AGAIN_NS	1000000u	/* workers that could not be created are not tried before */
-#define UNTOUCHED_NS	1000000u	/* work that none took for so long, a waiting thread takes */
+#define UNTOUCHED_NS	1000000u	/* work that none took for so long, a waiting thread takes, */
+/*
+ * and after so long if a worker is idle.  Linux lets a thread that can run wait for its CPU for at
+ * most a period of cpu.max or of real-time throttling, which are 1 s at most, and on a busy CPU
+ * for a slice of each other thread.
+ */
+#define FORSAKEN_NS	10000000000ull
 #define SAMPLE_EVERY	16u	/* one run in this many is measured; a power of two */
 
 /*
@@ -175,7 +181,7 @@ struct exec {
 	u64 slow_yield;		/* I: cycles, SLOW_YIELD_NS */
 	u64 rest;		/* I: cycles, REST_NS */
 	u64 steal;		/* I: cycles, STEAL_NS */
-	u64 untouched;		/* I: cycles, UNTOUCHED_NS */
+	u64 untouched, forsaken;	/* I: cycles, UNTOUCHED_NS, FORSAKEN_NS */
 	u64 relax;		/* I: cycles, RELAX_NS */
 	u32 fast, leave_avg, leave_first, leave_most, judge;	/* I: cycles */
 	struct exec_queue *queues[EXEC_MAX_QUEUES];	/* I */
@@ -230,6 +236,8 @@ void queue_start(struct exec_queue *q) __cold;
 bool serves_any(struct exec *x, u32 serves);
 void wait_run(struct exec *x, struct exec_thread *t, u32 work, u32 most);
 
+bool worker_idle(struct exec_queue *q, const struct exec_thread *t);
+
 /* inside.c */
 u32 inside_take(struct exec *x, struct exec_thread *t, struct exec_inside *in);
 struct exec_group *inside_group(struct exec *x, struct exec_inside *in);
@@ -252,6 +260,8 @@ bool group_init(struct exec_group *g, u32 id, u32 max_threads);
 void group_fini(struct exec_group *g);
 void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t) __noinline;
 void queue_wake(struct exec_queue *q);
+void queue_wake_worker(struct exec_queue *q);
+bool thread_woken(const struct exec_thread *t);
 
 /* ready.c */
 bool ready_wake(struct exec *x);

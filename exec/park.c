@@ -168,6 +168,20 @@ static bool group_wake(struct exec *x, struct exec_group *g)
 	return true;
 }
 
+/* Work of q waits: wake one more of its workers.  Progress: lock-free. */
+void queue_wake_worker(struct exec_queue *q)
+{
+	group_wake(q->x, &q->group);
+}
+
+/* Was t woken from a sleep, and has not run since then? */
+bool thread_woken(const struct exec_thread *t)
+{
+	u32 p = load_relaxed(&t->park);
+
+	return p == CLAIMED || p == NOTIFIED;
+}
+
 /* q has work, and perhaps no thread polls for it: wake one.  Progress: lock-free. */
 void queue_wake(struct exec_queue *q)
 {

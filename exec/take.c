@@ -970,7 +970,7 @@ bool exec_next(struct exec *x, struct exec_thread *t, u32 work)
 	}
 	if (unlikely(!take_quick(t->from_q, t, work)))
 		return false;
-	t->nexts = n + 1;
+	store_relaxed(&t->nexts, n + 1);
 	if (t->budget != EXEC_UNLIMITED)
 		t->budget--;
 	return true;

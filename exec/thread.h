@@ -21,6 +21,7 @@ struct exec_queue;
 struct exec_lane;
 
 #define EXEC_UNLIMITED	UINT32_MAX
+#define NEXTS_IDLE	UINT32_MAX	/* a worker that is in no run */
 
 struct exec_thread {
 	/* A: see park.c; on a separate line, because sleepers and wakers write it. */
@@ -39,7 +40,7 @@ struct exec_thread {
 	u32 tick;		/* O: pieces of work run, for sampling */
 	u32 avg;		/* O: average time of recent work, in cycles(), saturated */
 	u32 batch;		/* O: how many pieces to take at once, computed from avg */
-	u32 nexts;		/* O: pieces that exec_next() took in this run */
+	u32 nexts;		/* S: pieces that exec_next() took in this run; or NEXTS_IDLE */
 	u64 since;		/* O: cycles() before it took the first of them */
 	u32 turn;		/* O: index of the drive queue to try first */
 	struct exec_lane *to;	/* O: its lane in to_q, marked */

@@ -84,7 +84,7 @@ static __noinline void exec_run(struct exec *x, struct exec_thread *t, u32 work)
 {
 	u64 c, handed;
 
-	t->nexts = 0;
+	store_relaxed(&t->nexts, 0);
 	if (likely(++t->tick & (SAMPLE_EVERY - 1))) {
 		x->cl.run(x->cl.user, t, work);
 		return;
@@ -114,7 +114,34 @@ static void worker_loop(struct exec *x, struct exec_queue *q, struct exec_thread
 				break;
 		}
 		exec_run(x, t, w);
+		store_relaxed(&t->nexts, NEXTS_IDLE);
 	}
+}
+
+/*
+ * Is a worker of q, other than t, neither inside work nor inside a wait?  It sleeps, searches, has
+ * not begun yet, or was woken, also from a wait inside work, and goes on when it has a CPU.
+ * Relaxed: the caller decides nothing by a state that is newer than a millisecond.
+ * Progress: wait-free.
+ */
+bool worker_idle(struct exec_queue *q, const struct exec_thread *t)
+{
+	u32 begun = load_relaxed(&q->missing), i;
+
+	/* They leave instead. */
+	if (load_relaxed(&q->stop))
+		return false;
+	for (i = 0; i < q->workers; i++) {
+		/* EXEC-W15 <-> EXEC-W1: its NEXTS_IDLE. */
+		const struct exec_thread *w = load_acquire(&q->args[i].t);
+
+		if (!w)
+			continue;
+		begun++;
+		if (w != t && (load_relaxed(&w->nexts) == NEXTS_IDLE || thread_woken(w)))
+			return true;
+	}
+	return begun < q->workers;
 }
 
 static void worker_pin(struct exec *x)
@@ -162,7 +189,11 @@ static void *worker_main(void *arg)
 	t = x->cl.enter(x->cl.user);
 	if (t) {
 		t->queue = q;
-		/* EXEC-W1 <-> EXEC-W2 by EXEC-P6: exec_stop() sees the thread, or it sees stop. */
+		store_relaxed(&t->nexts, NEXTS_IDLE);
+		/*
+		 * EXEC-W1 <-> EXEC-W2 by EXEC-P6: exec_stop() sees the thread, or it sees stop.
+		 * EXEC-W1 <-> EXEC-W15: the state of the thread.
+		 */
 		store_release(&w->t, t);
 		worker_settled(x);
 		worker_loop(x, q, t);
@@ -394,7 +425,7 @@ void wait_run(struct exec *x, struct exec_thread *t, u32 work, u32 most)
 	exec_run(x, t, work);
 	/* The wait may be inside a piece of work, whose run continues afterwards. */
 	t->budget = budget;
-	t->nexts = nexts;
+	store_relaxed(&t->nexts, nexts);
 	t->since = since;
 }
 
@@ -519,6 +550,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->rest = ns_to_cycles(us, REST_NS);
 	x->steal = ns_to_cycles(us, STEAL_NS);
 	x->untouched = ns_to_cycles(us, UNTOUCHED_NS);
+	x->forsaken = ns_to_cycles(us, FORSAKEN_NS);
 	x->relax = ns_to_cycles(us, RELAX_NS);
 	x->fast = (u32)ns_to_cycles(us, FAST_NS);
 	x->leave_avg = (u32)ns_to_cycles(us, LEAVE_AVG_NS);
@@ -662,7 +694,7 @@ int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 	t->tick = 0;
 	t->avg = 0;
 	t->batch = 1;
-	t->nexts = 0;
+	store_relaxed(&t->nexts, 0);
 	t->turn = slot;
 	t->from_q = t->to_q = NULL;
 	t->to = NULL;

@@ -436,8 +436,9 @@ PAWL_API int pawl_graph_delete(struct pawl_engine *e, pawl_graph_t graph);
  * thread made ready: ops that name the var; for pawl_wait_all(), any ops.  With a limit it runs
  * none.  In both cases it runs the ops of queues that have no workers, and checks the limit
  * between two of them.  In a body, where a thread that only waited would block a worker, a wait
- * takes ops of the body's queue onto the stack if all its workers are inside waits, or if none
- * has taken an op for a millisecond.
+ * takes ops of the body's queue onto the stack if all its workers are inside waits, or if all are
+ * inside bodies and none has taken an op for a millisecond.  It leaves them to an idle worker, also
+ * if the system does not run that one, but no longer than 10 s.
  *
  *   readable: until all writes of the var are complete.  Returns the error that poisons the
  *             var, and clears it, so that one wait reports it.

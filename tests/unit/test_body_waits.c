@@ -59,6 +59,37 @@ START_TEST(test_a_wait_in_a_body_leaves_ops_to_idle_workers)
 }
 END_TEST
 
+/* The system runs one of two workers only after A has ended: what A must not take waits for A. */
+static void starts_late(void *user, const char *name)
+{
+	struct pair_of *p = user;
+
+	if (!strcmp(strrchr(name, '-'), "-1"))
+		MUST(soon(load_acquire(&p->a_done)));
+}
+
+START_TEST(test_a_wait_in_a_body_leaves_ops_to_workers_without_a_cpu)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 2);
+	struct pair_of p = { .a_in = 0 };
+	struct pawl_engine *e;
+	struct gate g;
+
+	c.thread_start = starts_late;
+	c.user = &p;
+	e = engine_with(&c);
+	p.y = var_new(e);
+	gate_write(e, &g, p.y);
+	OK(push_write(e, waits_for_y, &p, var_new(e)));
+	ck_assert(soon(load_acquire(&p.a_in)));
+	OK(push_write(e, until_a_has_ended, &p, var_new(e)));
+	nap_us(20000);	/* for a wait that takes it after a while */
+	gate_open(&g);
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	OK(pawl_engine_destroy(e));
+}
+END_TEST
+
 /* Engines with one worker each, whose bodies wait for each other. */
 struct turns {
 	struct pawl_engine *e[2];
@@ -209,6 +240,7 @@ START_TEST(test_a_wait_in_a_body_takes_nothing_with_no_help)
 END_TEST
 
 SUITE("body_waits", test_a_wait_in_a_body_leaves_ops_to_idle_workers,
+      test_a_wait_in_a_body_leaves_ops_to_workers_without_a_cpu,
       test_engines_whose_bodies_wait_for_each_other_go_on,
       test_a_wait_in_a_body_takes_what_no_worker_touches,
       test_a_wait_in_a_body_serves_queues_without_workers,
