@@ -23,7 +23,7 @@ PATH = r"(?:%s|Documentation|configs|cmake|\.ci)/[\w./*<>{},-]*\w" % "|".join(LA
 SOURCE = r"(?:%s)/[\w/-]+\.(?:c|h|cc|py|sh)" % "|".join(LAYERS)
 CALLS = r"`[a-z_]\w*\(\)`(?:(?:, | and |, and )`[a-z_]\w*\(\)`)*"
 # what make writes, and files of other projects
-OTHER_FILES = re.compile(r"tests/\w+\.list$|tests/model/model_\w+$|include/pawl/pawl\.cdef$|/\w+_x(?:\.c)?$")
+OTHER_FILES = re.compile(r"tests/\w+\.list$|tests/bench/out/|tests/model/model_\w+$|include/pawl/pawl\.cdef$|/\w+_x(?:\.c)?$")
 # functions of CMake, and examples of names
 OTHERS = {"add_subdirectory", "grant"}
 
