@@ -124,6 +124,7 @@ static int extent(struct text *t, size_t *len)
 {
 	bool string = false;
 	size_t depth = 0, i = 0;
+	const char *s;
 	int rc;
 	char c;
 
@@ -135,13 +136,21 @@ static int extent(struct text *t, size_t *len)
 			if (rc)
 				return rc;
 		}
-		c = t->buf[t->at + i];
+		s = t->buf + t->at + i;
+		c = *s;
 		if (string) {
-			if (c == '\\')
-				i++;
-			else if (c == '"')
-				string = false;
-			if (string || depth)
+			size_t left = t->n - t->at - i;
+			const char *quote = memchr(s, '"', left), *escape;
+
+			left = quote ? (size_t)(quote - s) : left;
+			escape = memchr(s, '\\', left);
+			if (escape || !quote) {
+				i += escape ? (size_t)(escape - s) + 1 : left - 1;
+				continue;
+			}
+			string = false;
+			i += left;
+			if (depth)
 				continue;
 			i++;
 			break;
