@@ -79,10 +79,10 @@ int mx_engine_make(struct pawl_mx_engine *e, bool child)
 		cfg.priority_workers = env.cpu_priority_workers;
 		cfg.copy_workers = env.copy_workers;
 	}
-	cfg.cpu_devices = MX_CPU_DEVICES;
+	cfg.cpu_devices = child ? MX_CHILD_DEVICES : MX_CPU_DEVICES;
 	cfg.max_ops = 960000;
 	cfg.max_threads = MX_THREADS;
-	if (cfg.workers * (int)MX_CPU_DEVICES > (int)MX_THREADS / 2)
+	if (cfg.workers * (int)cfg.cpu_devices > (int)MX_THREADS / 2)
 		cfg.cpu_devices = 1;
 	e->devices = cfg.cpu_devices;
 	/* As MXNet, whose priority queues let the lower wait. */

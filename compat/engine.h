@@ -7,6 +7,8 @@
 
 /* CPU contexts with their own queue; others share these queues by number modulo this. */
 #define MX_CPU_DEVICES	16u
+/* In the child of a fork, which is often short-lived: each costs 20 KB that are written at once. */
+#define MX_CHILD_DEVICES	4u
 #define MX_THREADS	512u
 /* Most arrays of an engine, which reserves 80 bytes of address space for each. */
 #define MX_VARS_MOST	(1u << 26)

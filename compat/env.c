@@ -104,11 +104,13 @@ static int env_gpus(int *gpus)
 
 int mx_env_read(struct mx_env *env)
 {
-	int rc = env_gpus(&env->gpus);
+	int rc = env_gpus(&env->gpus), unused;
 
 	rc = rc ?: env_workers("MXNET_CPU_WORKER_NTHREADS", 1, &env->cpu_workers);
 	rc = rc ?: env_workers("MXNET_CPU_PRIORITY_NTHREADS", 4, &env->cpu_priority_workers);
 	rc = rc ?: env_workers("MXNET_GPU_COPY_NTHREADS", 2, &env->copy_workers);
+	/* MXNet reads it on CPUs, too, and refuses what is no number. */
+	rc = rc ?: mx_env_int("MXNET_GPU_WORKER_NTHREADS", 2, &unused);
 	rc = rc ?: env_workers("MXNET_MP_WORKER_NTHREADS", 1, &env->mp_workers);
 	rc = rc ?: env_omp(&env->omp_threads);
 	rc = rc ?: env_bool("MXNET_ENGINE_INFO", &env->info);

@@ -76,7 +76,7 @@ static void env_clear(void)
 	static const char *const all[] = {
 		"MXNET_ENGINE_TYPE", "MXNET_CPU_WORKER_NTHREADS", "MXNET_CPU_PRIORITY_NTHREADS",
 		"MXNET_GPU_COPY_NTHREADS", "MXNET_MP_WORKER_NTHREADS", "PAWL_MX_GPUS",
-		"PAWL_MXNET_SPIN_NS", "MXNET_ENGINE_INFO",
+		"PAWL_MXNET_SPIN_NS", "MXNET_ENGINE_INFO", "MXNET_GPU_WORKER_NTHREADS",
 		"MXNET_PROFILER_AUTOSTART",
 	};
 	size_t i;
@@ -229,6 +229,7 @@ START_TEST(test_switches_and_times_of_the_environment)
 		{ "MXNET_ENGINE_INFO", "truely", "is 'truely', not 0, 1, true or false" },
 		{ "PAWL_MXNET_SPIN_NS", "soon", "is 'soon', not a whole number" },
 		{ "MXNET_PROFILER_AUTOSTART", "yes", "is 'yes', not a whole number" },
+		{ "MXNET_GPU_WORKER_NTHREADS", "x", "is 'x', not a whole number" },
 	};
 	static const struct { const char *text; long ns; } times[] = {
 		{ "0", 0 }, { "5", 5 }, { "1000000000", 1000000000 }, { "-1", -1 }, { "-7", -1 },
@@ -403,7 +404,7 @@ static int in_the_child_it_has(struct pawl_mx_engine *e)
 
 	if (asked.workers != mp_workers || asked.priority_workers != 5 || asked.copy_workers != 6)
 		return 1;
-	if (asked.kind != PAWL_PER_DEVICE || asked.cpu_devices != 16 || asked.ndevices)
+	if (asked.kind != PAWL_PER_DEVICE || asked.cpu_devices != 4 || asked.ndevices)
 		return 2;
 	if (asked.max_ops != 960000 || strcmp(asked.name, "mxnet"))
 		return 3;
