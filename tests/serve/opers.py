@@ -440,10 +440,11 @@ def check(op, seed, folder, counts):
     OPERS[op](c)
     try:
         model, arrays = build(op, c)
-        rank = {o.name: len(o.type.tensor_type.shape.dim) for o in model.graph.output}
+        rank = {o.name: len(o.type.tensor_type.shape.dim) if o.type.tensor_type.HasField("shape")
+                else arrays[0].ndim for o in model.graph.output}
         for o in model.graph.output:
             t = o.type.tensor_type
-            kind = t.elem_type
+            kind = t.elem_type or helper.np_dtype_to_tensor_dtype(arrays[0].dtype)
             o.CopyFrom(helper.make_tensor_value_info(o.name, kind, ["n"] + [None] * (rank[o.name] - 1)
                                                      if rank[o.name] else []))
         data = model.SerializeToString()

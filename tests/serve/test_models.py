@@ -1050,6 +1050,17 @@ def test_damaged_names_of_files_do_no_harm(tmp_path):
     assert p.returncode == 0, p.stderr.decode()[-2000:]
 
 
+def test_damaged_operators_of_tables_do_no_harm(tmp_path):
+    path = graph_file(tmp_path, [("Split", ["x"], ["a", "b"], {"axis": 1}),
+                                 ("Einsum", ["a", "b"], ["e"], {"equation": "ij,kj->ik"}),
+                                 ("GroupNormalization", ["y", "s", "s"], ["g"], {"num_groups": 2}),
+                                 ("DepthToSpace", ["y"], ["d"], {"blocksize": 2, "mode": "CRD"})],
+                      [("x", F, [2, 6]), ("y", F, [1, 4, 2, 2]), ("s", F, [4])],
+                      [("e", F, [2, 2]), ("g", F, [1, 4, 2, 2]), ("d", F, [1, 1, 4, 4])], opset=21)
+    p = subprocess.run([FUZZ, "1000", str(path)], capture_output=True, check=False, timeout=280)
+    assert p.returncode == 0, p.stderr.decode()[-2000:]
+
+
 def test_nested_messages_are_refused(tmp_path):
     """Unpacking calls itself for each level: a deep file must not use up the stack."""
     def field(key, data):

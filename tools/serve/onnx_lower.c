@@ -156,7 +156,7 @@ static int recurrent_attrs(struct reader *r, bool lstm, bool *forward, bool *bac
 static int part(struct reader *r, int v, int64_t d)
 {
 	struct attrs a = { .group = 1 };
-	int in[2] = { v, graph_const(r->g, r->where, SERVE_INT64, 0, NULL) };
+	int in[2] = { v, graph_const(r->g, r->where, SERVE_INT64, 0, &d) };
 
 	if (in[1] < 0)
 		return in[1];
