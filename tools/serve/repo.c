@@ -285,12 +285,14 @@ static void keep_failures(struct load *ld, const struct entry *e)
 			ld->failed[ld->nfailed++] = e->failed[i];
 }
 
-static void log_loads(const struct load *ld, const struct entry *e, uint32_t fresh)
+/* The failures of this load, and the versions that are new. */
+static void log_loads(const struct load *ld, const struct entry *e, uint32_t fresh,
+		      unsigned int nfailed)
 {
 	char number[24], ms[24];
 	unsigned int i;
 
-	for (i = 0; i < ld->nfailed; i++) {
+	for (i = 0; i < nfailed && i < ld->nfailed; i++) {
 		snprintf(number, sizeof(number), "%" PRId64, ld->failed[i].version);
 		log_line("error", "load", "model", e->name, "version",
 			 ld->failed[i].version ? number : "", "error", ld->failed[i].reason,
@@ -310,7 +312,7 @@ static void load_end(struct server *sv)
 {
 	struct load *ld = &sv->load;
 	struct entry *e = ld->old ? ld->old : ld->e, *other = ld->e;
-	unsigned int i, k;
+	unsigned int i, k, own = ld->nfailed;
 	uint32_t fresh = ~0u;
 
 	if (ld->old && ld->nnext) {
@@ -330,19 +332,22 @@ static void load_end(struct server *sv)
 				fresh &= ~(i < 32 ? 1u << i : 0);
 				version_get(ld->next[i]);
 			}
+	/* the first table with these versions has the failures, too */
+	keep_failures(ld, e);
+	memcpy(e->failed, ld->failed, sizeof(e->failed));
+	e->nfailed = ld->nfailed;
 	if (ld->nnext && replace(sv, e, ld->next, ld->nnext)) {
 		for (i = 0; i < ld->nnext; i++)
 			version_put(ld->next[i]);
 		ld->nnext = 0;
-		load_note(ld, 0, -ENOMEM, "out of memory");
+		ld->status = -ENOMEM;
+		ld->failed[0] = e->failed[0] = (struct failure){ .reason = "out of memory" };
+		ld->nfailed = e->nfailed = own = 1;
 	}
-	log_loads(ld, e, fresh);
+	log_loads(ld, e, fresh, own);
 	for (i = 0; ld->only && !repo_served(e, ld->only) && i < e->nasked; i++)
 		if (e->asked[i].version == ld->only)
 			e->asked[i] = e->asked[--e->nasked];
-	keep_failures(ld, e);
-	memcpy(e->failed, ld->failed, sizeof(e->failed));
-	e->nfailed = ld->nfailed;
 	sv->changed = true;
 	if (ld->nnext)
 		e->explicitly_unloaded = false;
