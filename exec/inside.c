@@ -30,8 +30,6 @@
  */
 #include <exec/internal.h>
 
-#define WATCHES	16u	/* a thread that saw work which it left watches for so long after, in ms */
-
 /* Are all workers of the queue inside waits? */
 static bool all_wait(const struct exec_queue *q)
 {

@@ -22,64 +22,7 @@
 #include <exec/prioq.h>
 #include <exec/ring.h>
 
-/* The largest number of pieces of work that a thread takes at once from another's ring. */
-#ifndef CONFIG_EXEC_BATCH
-#define CONFIG_EXEC_BATCH 32
-#endif
-#define EXEC_BATCH_MAX	(CONFIG_EXEC_BATCH < 1 ? 1 :					\
-			 CONFIG_EXEC_BATCH > 64 ? 64 : CONFIG_EXEC_BATCH)
-
 #define EXEC_MAX_QUEUES	256u	/* an engine has a few per device */
-#define BATCH_NS	3000u	/* a batch should not run longer than this */
-#define STEAL_NS	2000u	/* idle time after which a thread polls other threads' hoards */
-#define RELAX_NS	1000u	/* idle time after which the pauses between polls grow */
-#define YIELD_NS	10000u	/* time between two sched_yield() calls of a spinner */
-#define SLOW_YIELD_NS	1000000u	/* after a yield this long, a spinner sleeps instead */
-#define CROWDED		64u	/* so many times at most */
-#define NAP_AFTER	4u	/* a thread stops polling after so many long idle times */
-#define REST_NS		200000u	/* after a sleep this long, the next is expected to be long */
-#define FAST_NS		300u	/* a maker that runs one piece of work in this time is fast */
-#define LEAVE_AVG_NS	1500u	/* a worker whose average run is longer takes all work */
-#define LEAVE_FIRST_NS	2000u	/* for how long a lane is left to its maker at first, */
-#define LEAVE_MOST_NS	32000u	/* and at most */
-#define LEAVE_JUDGE_NS	100000u	/* for how long a maker is measured */
-#define LEAVE_TRIES	6u	/* failed trials after which the pause stops growing */
-/* exec_next() is for pieces of which at least so many fit into BATCH_NS. */
-#ifdef PAWL_MODEL
-#define NEXT_BATCH	1u	/* no time passes */
-#else
-#define NEXT_BATCH	2u
-#endif
-#define NEXT_MOST	16u	/* exec_next() takes at most so many pieces in one run, */
-#define NEXT_NS		10000u	/* and none so long after the first one */
-#define AGAIN_NS	1000000u	/* workers that could not be created are not tried before */
-#define UNTOUCHED_NS	1000000u	/* work that none took for so long, a waiting thread takes, */
-/*
- * and after so long if a worker is idle.  Linux lets a thread that can run wait for its CPU for at
- * most a period of cpu.max or of real-time throttling, which are 1 s at most, and on a busy CPU
- * for a slice of each other thread.
- */
-#define FORSAKEN_NS	10000000000ull
-#define SAMPLE_EVERY	16u	/* one run in this many is measured; a power of two */
-
-/*
- * Turns, see take.c.  In the model no time passes: a turn soon has four takes.
- */
-#ifdef PAWL_MODEL
-#define TURN_NS		0u
-#define LOOK_TURNS	1u
-#define STEP_SHARED	4u
-#define STEP_ALONE	4u
-#define CALM		1u
-#else
-#define TURN_NS		20000u	/* for so long a thread stays at a lane while others have work */
-#define LOOK_TURNS	25u	/* in so many turns of short work it has looked at all lanes */
-#define STEP_SHARED	16u	/* takes between two readings of the clock at most, */
-#define STEP_ALONE	64u	/* and if no other lane had work when it last checked */
-#define CALM		8u	/* readings that find short work before they become rarer */
-#endif
-#define ROUND_NS	1000000u	/* a turn at each lane together, if the work is short */
-#define CHECK_NS	5000u	/* time between two readings of the clock */
 
 /* The work of one thread in one queue. */
 struct exec_lane {
@@ -296,6 +239,8 @@ static inline bool queue_ranked(const struct exec_queue *q)
 {
 	return load_relaxed(&q->n[PQ_HIGH]) | load_relaxed(&q->n[PQ_LOW]);
 }
+
+#include <exec/policy.h>
 
 /*
  * Fault injection: a weak function that a test replaces.  It is called before worker number i

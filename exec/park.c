@@ -69,8 +69,6 @@
 
 enum { RUNNING, CLAIMED, NOTIFIED, PARKED };	/* PARKED + the id of a group, or + 0 */
 
-#define LATE_EVERY	128u	/* searches without a sleeper per repeated futex call */
-#define BACKLOG		16u	/* pieces of work that a pusher leaves to each spinner */
 
 /* Workers that sleep. */
 static u32 attn_sleepers(u32 attn)
@@ -230,7 +228,7 @@ void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t)
 		struct exec_lane *l = load_relaxed(&q->lanes[t->slot]);
 		u64 n = l ? load_relaxed(&l->ring.tail) - load_relaxed(&l->ring.head) : 0;
 
-		if ((n & RING_POS) <= BACKLOG * (u32)spin)
+		if (spinners_suffice(n & RING_POS, (u32)spin))
 			return;
 	}
 	queue_wake(q);
@@ -371,18 +369,10 @@ static int idle_spin(struct exec *x, struct exec_thread *t, const struct idle *h
 			}
 			os_thread_yield();
 			yielded = cycles();
-			if (yielded - now > x->slow_yield)
-				t->slow_yields = (u32)min_u(2 * t->slow_yields + 1, CROWDED);
-			else
-				t->slow_yields /= 2;
-			t->crowded = t->slow_yields;
+			yield_took(x, t, yielded - now);
 			continue;
 		}
-		cpu_relax();
-		if (now - start > x->relax)
-			cpu_relax();
-		if (now - start > 4 * x->relax)
-			cpu_relax();
+		poll_pause(x, now - start);
 	}
 }
 
@@ -494,28 +484,6 @@ static int idle_park(struct exec *x, struct exec_thread *t, const struct idle *h
 			fetch_add_relaxed(&how->in->queue->group.attn, -ATTN_RESERVE);
 	}
 	return r;
-}
-
-/*
- * t is no longer idle.  Polling pays if it is idle for a shorter time than it polls.  Otherwise
- * it costs CPU time, which on a busy machine is taken from the thread that t waits for.  So t
- * changes between polling and sleeping at once after NAP_AFTER idle times in a row for which
- * the other is better; fewer may only mean that a thread lost its CPU.  The idle time of a
- * sleeper ends when it is woken, however late the system runs it then.
- */
-static void idle_ended(struct exec *x, struct exec_thread *t, bool slept)
-{
-	u64 now = cycles() - t->idle;
-	/* Relaxed: if this is from before t was idle, it is large. */
-	u64 woken = load_relaxed(&t->woken) - t->idle;
-	bool nap = slept && min_u(woken, now) >= x->spin;
-
-	if (nap == t->naps) {
-		t->against = 0;
-	} else if (++t->against == NAP_AFTER) {
-		t->naps = nap;
-		t->against = 0;
-	}
 }
 
 /*

@@ -21,7 +21,7 @@
  * elements by one CAS, at most half of them, and runs them next.  Those that it has not begun
  * stay visible in its hoard, and can be stolen.
  *
- * Short work stays with its maker: see lane_leave().
+ * Short work stays with its maker: see lane_leave() in policy.h, which has all times and limits.
  *
  * Progress: stated at each function.  No thread waits for another one.
  *
@@ -161,81 +161,6 @@ static bool nothing_above_low(struct exec_queue *q)
 bool queue_empty(struct exec_queue *q)
 {
 	return nothing_above_low(q) && pq_empty(q, PQ_LOW);
-}
-
-/*
- * Short work stays with its maker.
- *
- * Running work on another core than its pusher's moves about ten cache lines there and back.
- * If the work runs for less time than that takes, and its maker runs work too, then a worker
- * that takes it makes both slower.  So a worker whose recent work was short tries to leave the
- * lane to its maker, if the maker is a thread that takes work.  The first trial lasts
- * LEAVE_FIRST_NS and each later one twice as long, up to LEAVE_MOST_NS, as long as the maker
- * takes one piece per FAST_NS.  That includes the time for pushing: a maker may push for a
- * while and then run, so it is measured for LEAVE_JUDGE_NS.  If the maker was slow, or has
- * neither pushed nor taken anything since the last check, the worker takes the work, and
- * continues to take it for LEAVE_JUDGE_NS, and after further failures for twice that and so
- * on, before it tries again.
- *
- * One worker at a time judges, the one that changes `left` by its CAS: a second one at the same
- * moment would find that the maker has done nothing since the check before.  The fields are
- * estimates: a wrong one costs time, at most LEAVE_JUDGE_NS.
- */
-static inline bool lane_left(const struct exec_lane *l)
-{
-	u64 left = load_relaxed(&l->left);
-
-	return left && (s64)(left - cycles()) > 0;
-}
-
-static bool lane_leave(struct exec_queue *q, struct exec_thread *t, struct exec_lane *l)
-{
-	const struct exec *x = q->x;
-	u64 now = cycles(), left = load_relaxed(&l->left), rest = load_relaxed(&l->left_rest);
-	u64 own, tail, since, n;
-	u32 step = x->leave_first;
-	bool still;
-
-	if (left && (s64)(left - now) > 0)
-		return true;
-	/* What this thread knows comes first: the maker writes to its lines at each push. */
-	if (!left && (!t->avg || t->avg > x->leave_avg || queue_ranked(q) ||
-		      (rest && (s64)(rest - now) > 0)))
-		return false;
-	own = load_relaxed(&l->ring.own);
-	tail = load_relaxed(&l->ring.tail);
-	/* A maker that never tried to take work needs help. */
-	if (!left && !(own + load_relaxed(&l->ring.empty)))
-		return false;
-	/* Relaxed: it only selects the worker that judges. */
-	if (!cas_relaxed(&l->left, &left, now + step))
-		return true;
-	if (!left) {
-		store_relaxed(&l->left_since, now);
-		store_relaxed(&l->left_own, own);
-		goto leave;
-	}
-	since = now - load_relaxed(&l->left_since);
-	n = own - load_relaxed(&l->left_own);
-	step = (u32)min_u(2ull * load_relaxed(&l->left_step), x->leave_most);
-	still = own == load_relaxed(&l->left_own_last) && tail == load_relaxed(&l->left_tail);
-	if (!still && n * x->fast >= since && !queue_ranked(q)) {
-		store_relaxed(&l->left_since, now);
-		store_relaxed(&l->left_own, own);
-		store_relaxed(&l->left_tries, 0);
-	} else if (still || since >= x->judge || queue_ranked(q)) {
-		n = load_relaxed(&l->left_tries);
-		store_relaxed(&l->left_tries, (u32)min_u(n + 1, LEAVE_TRIES));
-		store_relaxed(&l->left_rest, now + ((u64)x->judge << n));
-		store_relaxed(&l->left, 0);
-		return false;
-	}
-leave:
-	store_relaxed(&l->left_own_last, own);
-	store_relaxed(&l->left_tail, tail);
-	store_relaxed(&l->left_step, step);
-	store_relaxed(&l->left, now + step);
-	return true;
 }
 
 /*
@@ -567,15 +492,7 @@ static __noinline void turn_check(struct exec_queue *q, struct exec_thread *t)
 	bool idled = (s64)(t->idle - t->clock) > 0;
 
 	t->clock = now;
-	if (spent >= x->check) {
-		t->step = (u32)max_u(t->step * x->check / max_u(spent, 1), 1);
-		t->calm = 0;
-	} else if (++t->calm >= CALM) {
-		t->step *= 2;
-		t->calm = 0;
-	}
-	t->step = (u32)min_u(t->step, t->step_most);
-	t->check = t->takes + 1 + t->step;
+	turn_pace(x, t, spent);
 	if (idled)
 		t->began = now;
 	else if (now - t->began >= x->turn)
@@ -657,14 +574,11 @@ static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t, u
 {
 	u32 end = q->x->words * 64, lanes = lanes_marked(q), first = t->around, s, w = 0;
 	struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
-	u32 looks = t->step < STEP_SHARED ? UINT32_MAX : lanes / LOOK_TURNS + 1;
+	u32 looks = turn_looks(t, lanes);
 	bool wrapped = false, found = false, retry;
 
 	t->mode &= ~(u32)(MODE_OVER | MODE_VISIT);
-	/* With many lanes the turns are short: this one began that much earlier. */
-	t->began = t->clock;
-	if (lanes * q->x->turn > q->x->round)
-		t->began -= q->x->turn - q->x->round / lanes;
+	turn_begin(q->x, t, lanes);
 	if (BUSTED(NO_LOOK_AROUND))
 		return 0;
 	while (!w && !found && !(wrapped && t->around > first)) {
@@ -690,7 +604,7 @@ static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t, u
 			w = hoard_turn(q, t, &found);
 		}
 	}
-	t->step_most = w ? STEP_SHARED : STEP_ALONE;
+	turn_found(t, w);
 	return w;
 }
 
@@ -958,7 +872,7 @@ bool exec_next(struct exec *x, struct exec_thread *t, u32 work)
 	u32 n = t->nexts;
 	u64 now;
 
-	if (!t->budget || t->batch < NEXT_BATCH || n >= NEXT_MOST)
+	if (!t->budget || !next_pays(t, n))
 		return false;
 	/* Pieces may be longer than the sampled ones: check the time after 1, 2, 4 and 8. */
 	if (!(n & (n - 1))) {

@@ -93,11 +93,7 @@ static __noinline void exec_run(struct exec *x, struct exec_thread *t, u32 work)
 	c = cycles();
 	x->cl.run(x->cl.user, t, work);
 	c = (cycles() - c) / (load_relaxed(&t->handed) - handed + t->nexts + 1);
-	if (c > UINT32_MAX / 8)
-		c = UINT32_MAX / 8;
-	t->avg = t->avg ? (u32)((3ull * t->avg + c) / 4) : (u32)c;
-	c = x->batch / (t->avg + 1);
-	t->batch = c > EXEC_BATCH_MAX ? EXEC_BATCH_MAX : c ? (u32)c : 1;
+	run_measured(x, t, c);
 }
 
 static void worker_loop(struct exec *x, struct exec_queue *q, struct exec_thread *t)
@@ -517,7 +513,6 @@ int exec_wait(struct exec *x, struct exec_thread *t, bool (*cond)(void *arg), vo
 int exec_create(const struct exec_config *cfg, const struct exec_client *cl, struct exec **out)
 {
 	struct exec *x;
-	u64 us;
 	int rc;
 
 	if (cfg->max_work > SLOT_WORK + 1)
@@ -535,28 +530,9 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->words = (cfg->max_threads + 63) / 64;
 	x->attr = cfg->attr;
 	x->eager = cfg->eager;
-	us = exec_cycles_per_us();
-	x->spin = ns_to_cycles(us, cfg->spin_ns);
-	/* No longer than a sum with the time of the day can be. */
+	/* Cap it so that adding it to the current time cannot overflow. */
 	x->tidy_ns = cl->tidy ? min_u(cfg->tidy_ns, (u64)INT64_MAX / 2) : 0;
-	x->batch = ns_to_cycles(us, BATCH_NS);
-	x->next = ns_to_cycles(us, NEXT_NS);
-	x->turn = ns_to_cycles(us, TURN_NS);
-	x->round = ns_to_cycles(us, ROUND_NS);
-	x->check = ns_to_cycles(us, CHECK_NS);
-	x->late = ns_to_cycles(us, cfg->late_ns);
-	x->yield = ns_to_cycles(us, YIELD_NS);
-	x->slow_yield = ns_to_cycles(us, SLOW_YIELD_NS);
-	x->rest = ns_to_cycles(us, REST_NS);
-	x->steal = ns_to_cycles(us, STEAL_NS);
-	x->untouched = ns_to_cycles(us, UNTOUCHED_NS);
-	x->forsaken = ns_to_cycles(us, FORSAKEN_NS);
-	x->relax = ns_to_cycles(us, RELAX_NS);
-	x->fast = (u32)ns_to_cycles(us, FAST_NS);
-	x->leave_avg = (u32)ns_to_cycles(us, LEAVE_AVG_NS);
-	x->leave_first = (u32)ns_to_cycles(us, LEAVE_FIRST_NS);
-	x->leave_most = (u32)ns_to_cycles(us, LEAVE_MOST_NS);
-	x->judge = (u32)ns_to_cycles(us, LEAVE_JUDGE_NS);
+	policy_init(x, cfg);
 	snprintf(x->name, sizeof(x->name), "%s", cfg->name ? cfg->name : "exec");
 	x->threads = calloc(cfg->max_threads, sizeof(*x->threads));
 	if (!x->threads || !group_init(&x->helpers, 1, cfg->max_threads) ||

@@ -73,7 +73,7 @@ NUMBERS = [
      "LEAVE_FIRST_NS / 1000", "LEAVE_JUDGE_NS / 1000"),
     ("limits.md", r"no more than once in (6\.4) ms", "LEAVE_JUDGE_NS * 2**LEAVE_TRIES / 1e6"),
     ("limits.md", r"more than (\d+) pieces of work per spinner",
-     ("exec/park.c", r"#define BACKLOG\s+(\d+)u")),
+     ("exec/policy.h", r"#define BACKLOG\s+(\d+)u")),
     ("limits.md", r"(\d+) KiB of objects", "SLAB_MAX / 1024"),
     ("design.md", r"stays at a lane for (\d+) µs", "TURN_NS / 1000"),
     ("design.md", r"take more than (\d+) µs, and after", "CHECK_NS / 1000"),
