@@ -562,7 +562,10 @@ const struct oper oper_einsum = { "Einsum", "", 1, 2, 1, 0, BIT(FP32), { 0 }, fa
 	rows_each, run_each }
 const struct oper opers_math[] = {
 	LOGIC("And", LOGIC_AND),
-	BITS("BitShift", SHIFT, "direction=LEFT|RIGHT"),
+	/* what shifts of signed numbers are is not agreed */
+	{ "BitShift", "direction=LEFT|RIGHT", 2, 2, 1, SHIFT,
+		BIT(UINT8) | BIT(UINT16) | BIT(UINT32) | BIT(UINT64), { 0 }, true, shape_each,
+		rows_each, run_each },
 	BITS("BitwiseAnd", BITS_AND, ""),
 	{ "BitwiseNot", "", 1, 1, 1, BITS_NOT, T_ALL_INTS, { 0 }, true, shape_same, rows_each, run_each },
 	BITS("BitwiseOr", BITS_OR, ""),
