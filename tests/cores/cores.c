@@ -20,9 +20,6 @@
 #include "name.h"
 #include "sim.h"
 
-struct bench_opts bench_opts;
-double bench_tick_ns = 1;
-
 void bench_die(const char *fmt, ...)
 {
 	va_list ap;
@@ -661,13 +658,23 @@ static int run_pairs(const char *file, int argc, char **argv)
 	return bad ? 1 : 0;
 }
 
-/* Lines of FILE: scenario, threads, body in ns, transfers per op at most. */
+static int by_size(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/*
+ * Lines of FILE: scenario, threads, body in ns, transfers per op at most.  A run is deterministic,
+ * but one more op can lead it to another order: the median of three lengths counts.
+ */
 static int check_budgets(const char *file)
 {
 	FILE *f = fopen(file, "r");
-	u32 i, n = 0, bad = 0;
+	u32 i, k, n = 0, bad = 0, length = ops;
 	char text[256], name[32];
-	double most, per, is;
+	double most, per = 0, is[3];
 
 	if (!f)
 		bench_die("cores: %s: %s", file, strerror(errno));
@@ -680,13 +687,17 @@ static int check_budgets(const char *file)
 			;
 		if (i == ARRAY_SIZE(scenarios))
 			bench_die("cores: %s: no scenario \"%s\"", file, name);
-		per = simulate(&scenarios[i]);
-		is = (double)sim_sum().transfers / per;
-		printf("%s %-9s T=%-3u body=%-5u transfers=%.3f budget=%.3f\n",
-		       is > most ? "OVER" : "    ", name, T, body_ns, is, most);
-		if (is > most)
+		for (k = 0; k < 3; k++) {
+			ops = length + length / 8 * k;
+			per = simulate(&scenarios[i]);
+			is[k] = (double)sim_sum().transfers / per;
+		}
+		qsort(is, 3, sizeof(*is), by_size);
+		printf("%s %-9s T=%-3u body=%-5u transfers=%.3f (%.3f to %.3f) budget=%.3f\n",
+		       is[1] > most ? "OVER" : "    ", name, T, body_ns, is[1], is[0], is[2], most);
+		if (is[1] > most)
 			print_rows(5, per, false);
-		bad += is > most;
+		bad += is[1] > most;
 		n++;
 	}
 	fclose(f);
