@@ -158,10 +158,9 @@ u64 unreaped(struct pawl_engine *e)
 	return (s64)sum > 0 ? sum : 0;
 }
 
-/* Does a thread run a body, or could it, or does a device work? */
+/* Does a thread run an op, or could it, or does a device work? */
 static bool engine_works(struct pawl_engine *e)
 {
-	struct exec_queue_stats qs;
 	struct exec_queue *q;
 	struct thread *t;
 	u32 i;
@@ -169,11 +168,9 @@ static bool engine_works(struct pawl_engine *e)
 	for_each_live(e, t, i)
 		if (load_relaxed(&t->running))
 			return true;
-	for (i = 0; (q = exec_queue_at(e->x, i)); i++) {
-		exec_queue_stats(q, &qs);
-		if (qs.depth)
+	for (i = 0; (q = exec_queue_at(e->x, i)); i++)
+		if (exec_queue_works(q))
 			return true;
-	}
 	return e->devices && devices_work(e);
 }
 

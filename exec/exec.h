@@ -272,6 +272,8 @@ struct exec_queue_stats {
 };
 /* Each number was right at some time.  Progress: wait-free. */
 void exec_queue_stats(struct exec_queue *q, struct exec_queue_stats *s);
+/* Has q work that is queued, or a worker inside a run?  Progress: wait-free. */
+bool exec_queue_works(struct exec_queue *q);
 /* config.name as the names of threads begin with it. */
 const char *exec_name(const struct exec *x);
 /* The queues in the order of their creation; NULL: there are no more. */

@@ -140,6 +140,31 @@ bool worker_idle(struct exec_queue *q, const struct exec_thread *t)
 	return begun < q->workers;
 }
 
+/*
+ * Progress: wait-free.  A worker is inside a run from just after its take until what the work made
+ * ready is queued, however late the system runs it.
+ */
+bool exec_queue_works(struct exec_queue *q)
+{
+	struct exec_queue_stats qs;
+	u32 i;
+
+	exec_queue_stats(q, &qs);
+	if (qs.depth)
+		return true;
+	/* Workers that leave give their threads to others. */
+	if (load_relaxed(&q->stop))
+		return false;
+	for (i = 0; i < q->workers; i++) {
+		/* EXEC-W15 <-> EXEC-W1: its NEXTS_IDLE. */
+		const struct exec_thread *w = load_acquire(&q->args[i].t);
+
+		if (w && load_relaxed(&w->nexts) != NEXTS_IDLE)
+			return true;
+	}
+	return false;
+}
+
 static void worker_pin(struct exec *x)
 {
 	cpu_set_t set;
