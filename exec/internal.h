@@ -178,7 +178,6 @@ bool thread_goes_first(struct exec_queue *q, struct exec_thread *t, s32 prio) __
 void queue_start(struct exec_queue *q) __cold;
 bool serves_any(struct exec *x, u32 serves);
 void wait_run(struct exec *x, struct exec_thread *t, u32 work, u32 most);
-
 bool worker_idle(struct exec_queue *q, const struct exec_thread *t);
 
 /* inside.c */

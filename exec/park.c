@@ -69,7 +69,6 @@
 
 enum { RUNNING, CLAIMED, NOTIFIED, PARKED };	/* PARKED + the id of a group, or + 0 */
 
-
 /* Workers that sleep. */
 static u32 attn_sleepers(u32 attn)
 {

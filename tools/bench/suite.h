@@ -90,9 +90,8 @@ struct run {
 	uint64_t begin, end;		/* of the measured time, set by run_begin() */
 	bool measured;			/* atomic: a thread of the case has a value */
 	bool over;			/* atomic: the threads of the case end */
-	double value[CASE_FIGURES];	/* NAN: none.  Of a figure with a hist: not used */
+	double value[CASE_FIGURES];	/* NAN: there is no value; not used by figures with a hist */
 };
-
 
 void plan_primitives(struct plan *p);
 void plan_shapes(struct plan *p);

@@ -713,6 +713,22 @@ bool kernel_has(enum op op)
 	return op != OP_CONV && op != OP_DECONV && op != OP_GEMM && op != OP_MATMUL;
 }
 
+void view_shapes(const struct view *const *in, unsigned int nin, struct shape *shape,
+		 const struct shape **shapes)
+{
+	unsigned int i;
+
+	for (i = 0; i < nin; i++) {
+		shapes[i] = NULL;
+		if (!in[i])
+			continue;
+		shape[i] = (struct shape){ .type = in[i]->type, .rank = in[i]->rank,
+					   .data = in[i]->data };
+		memcpy(shape[i].dims, in[i]->dims, sizeof(shape[i].dims));
+		shapes[i] = &shape[i];
+	}
+}
+
 int kernel_run(const struct node *n, const struct view *out, const struct view *const *in)
 {
 	const struct attrs *a = &n->a;
@@ -721,14 +737,7 @@ int kernel_run(const struct node *n, const struct view *out, const struct view *
 	struct view v;
 	unsigned int i, from, sizes;
 
-	for (i = 0; i < n->nin && i < 5; i++) {
-		if (!in[i])
-			continue;
-		shape[i] = (struct shape){ .type = in[i]->type, .rank = in[i]->rank,
-					   .data = in[i]->data };
-		memcpy(shape[i].dims, in[i]->dims, sizeof(shape[i].dims));
-		shapes[i] = &shape[i];
-	}
+	view_shapes(in, n->nin < 5 ? n->nin : 5, shape, shapes);
 	switch (n->op) {
 	case OP_POOL:
 		pool_run(a, out, in[0]);

@@ -120,5 +120,8 @@ bool rows_same_axes(struct rows *r);		/* all inputs that depend on N have rows t
 /* kernel.c: an element as a whole number, or as a real one. */
 int64_t load_whole(enum serve_type type, const char *p);
 void cast_run(const struct view *out, const struct view *in);
+/* What shape_of() takes, from nin views; the pointer is NULL where the view is. */
+void view_shapes(const struct view *const *in, unsigned int nin, struct shape *shape,
+		 const struct shape **shapes);
 
 #endif

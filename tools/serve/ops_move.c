@@ -62,23 +62,6 @@ static int shape_split(const struct ctx *c, const struct shape *const *in, struc
 	return 0;
 }
 
-/* What shape_of() takes, from views. */
-static void shapes_of(const struct node *n, const struct view *const *in, struct shape *shape,
-		      const struct shape **shapes)
-{
-	unsigned int i;
-
-	for (i = 0; i < n->nin; i++) {
-		shapes[i] = NULL;
-		if (!in[i])
-			continue;
-		shape[i] = (struct shape){ .type = in[i]->type, .rank = in[i]->rank,
-					   .data = in[i]->data };
-		memcpy(shape[i].dims, in[i]->dims, sizeof(shape[i].dims));
-		shapes[i] = &shape[i];
-	}
-}
-
 static int run_split(const struct node *n, const struct view *out, const struct view *const *in)
 {
 	struct ctx c = { n, NULL, 0 };
@@ -87,7 +70,7 @@ static int run_split(const struct node *n, const struct view *out, const struct 
 	struct view v = *in[0];
 	int64_t from = 0, size = 0, k = axis_of(n->a.p[0], v.rank);
 
-	shapes_of(n, in, shape, shapes);
+	view_shapes(in, n->nin, shape, shapes);
 	split_sizes(&c, shapes, &from, &size);
 	v.dims[k] = size;
 	v.data += from * v.strides[k] * (int64_t)type_size(v.type);
