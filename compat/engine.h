@@ -10,7 +10,7 @@
 /* In the child of a fork, which is often short-lived: each costs 20 KB that are written at once. */
 #define MX_CHILD_DEVICES	4u
 #define MX_THREADS	512u
-/* Most arrays of an engine, which reserves 80 bytes of address space for each. */
+/* Most arrays of an engine, which may have to reserve 80 bytes of address space for each. */
 #define MX_VARS_MOST	(1u << 26)
 #define MX_VARS_LEAST	(1u << 20)
 #define MX_GPUS		16

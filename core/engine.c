@@ -267,7 +267,7 @@ static int pools_add(struct pawl_engine *e)
 	u32 blocks = (u32)min_u((u64)vars + 3ull * ops + max_u(slack, vslack), RM_BASE - 1);
 	/* Of each kind there are more than may exist, by what the caches of all threads can hold. */
 	u32 groups = groups_most(e), gmag = pool_mag(groups);
-	/* Large ones are so few that a default engine fits in 512 MiB of addresses. */
+	/* Large ones are so few that an engine that must reserve addresses needs 0.5 GB. */
 	u32 ext1 = (u32)min_u(max_u(c->max_ops / 32, 64u), 8192u);
 	u32 ext2 = (u32)min_u(max_u(c->max_ops / 1024, 16u), 512u);
 	u32 ext3 = (u32)min_u(max_u(c->max_ops / 8192, 4u), 64u);

@@ -101,7 +101,7 @@ static const struct family of_engine[] = {
 	  FIELD(wakes), false },
 	{ "pawl_memory_bytes", "Committed memory of objects and run queues.", GAUGE,
 	  FIELD(bytes), false },
-	{ "pawl_address_space_bytes", "Reserved addresses.", GAUGE, FIELD(address_space), false },
+	{ "pawl_address_space_bytes", "Addresses of objects.", GAUGE, FIELD(address_space), false },
 	{ "pawl_completions_unreaped", "Completions that wait for a reap.", GAUGE, FIELD(unreaped),
 	  false },
 	{ "pawl_threads", "Thread slots that were ever used.", GAUGE, FIELD(threads), true },

@@ -5,17 +5,25 @@
  * Purpose: the address of an object is always base + index * size, so an index is as good as a
  * pointer, and memory grows without moving.
  *
- * Structures: one mapping without access (PROT_NONE, MAP_NORESERVE) contains, for each pool,
- * the range of its objects, the range of its magazines, and the range of its slabs, each
- * followed by an inaccessible page.  A range is committed from its start on (mprotect) in steps
- * that double from 64 KiB to 2 MiB; `committed` is the limit.
+ * Structures: an arena contains, for each pool, the range of its objects, the range of its
+ * magazines, and the ranges of their slabs, each followed by an inaccessible page.  A range is
+ * committed from its start on in steps that double to 2 MiB; `committed` is the limit.
+ *
+ * The addresses behind a range are its own only when it grows, so an arena that could be large
+ * and is not takes few.  It grows by mremap(), which extends the range's own mapping or fails:
+ * it never replaces a mapping of the program.  The ranges have room to grow, because an arena
+ * takes one of PLACES places, in an eighth of the address space where the kernel maps nothing
+ * unless it is told the address.  Where that does not work (a sanitizer that forbids these
+ * addresses, few address bits, very large pools, more than PLACES arenas), one mapping without
+ * access (PROT_NONE, MAP_NORESERVE) reserves all ranges, and mprotect() commits.
  *
  * Ordering: POOL-C1 <-> POOL-C2.  A thread that reads a limit may use the memory below it.
  *
  * Progress: several threads may commit the same range concurrently.  Each of them commits all
  * memory between the limit that it read and its target; committing twice is harmless, and the
- * limit only grows.  A stopped thread delays no other one.  Lock-free, apart from the system
- * call itself.
+ * limit only grows.  A thread that stops after it has extended a mapping, and before it said so,
+ * delays no other one either: the kernel tells the others how long the mapping is.  Lock-free,
+ * apart from the system calls themselves.
  *
  * Lifetime: only arena_destroy() frees address space.  A trim may free memory in it before,
  * which is zero then (trim.c).  An object does not change its type until the arena is
@@ -26,6 +34,8 @@
 #include <limits.h>
 #include <stdint.h>
 #include <string.h>
+#include <errno.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -35,6 +45,15 @@
 #define STEP_MIN	((size_t)64 << 10)
 #define STEP_MAX	((size_t)2 << 20)
 #define SIZE_LIMIT	(1u << 20)
+/* Behind a range; also what a thread may extend a mapping by to learn its length. */
+#define GUARD_PAGES	2u
+
+#define PLACES		1024u
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE	0x100000	/* before Linux 4.17 only a hint, which is checked */
+#endif
+
+static u64 places[PLACES / 64];	/* A: bits of the places that are taken */
 
 /* Progress: wait-free. */
 __attribute__((weak)) int pool_commit_hook(const char *what, size_t bytes)
@@ -50,13 +69,80 @@ size_t arena_page(void)
 	return v > 0 ? (size_t)v : 4096;
 }
 
+/* Relaxed: the mapping is the kernel's, which all threads share. */
+static void range_mapped(struct arena *a, struct arena_range *r, u64 to)
+{
+	u64 had = load_relaxed(&r->mapped);
+
+	while (had < to)
+		if (cas_relaxed(&r->mapped, &had, to)) {
+			fetch_add_relaxed(&a->bytes, to - had);
+			break;
+		}
+}
+
+/*
+ * Extend the mapping of a range from `from` bytes to `to`.  Returns 0, -ENOMEM if its length is
+ * not `from`, or if there is no room, and -EFAULT if it is shorter.
+ */
+static int range_extend(struct arena *a, struct arena_range *r, u64 from, u64 to)
+{
+	if (mremap(r->start, from, to, 0) == MAP_FAILED)
+		return errno == EFAULT ? -EFAULT : -ENOMEM;
+	range_mapped(a, r, to);
+	return 0;
+}
+
+/*
+ * Ask the kernel for the length of the mapping of a range, which is `from` or more: set mapped
+ * to it, or to `to` if that is less.  It is necessary only if a thread stopped in range_extend().
+ */
+static u64 range_learn(struct arena *a, struct arena_range *r, u64 from, u64 to)
+{
+	size_t page = arena_page();
+	u64 at = to, had = from;
+	unsigned char in;
+
+	while (from < to) {
+		if (range_extend(a, r, at, at + page) == -EFAULT)
+			to = at - page;
+		else
+			from = at;
+		at = from + ((to - from) / page + 1) / 2 * page;
+	}
+	/* Other errors than EFAULT may have other causes: the last page must exist. */
+	if (from > had && !mincore(r->start + from - page, page, &in))
+		range_mapped(a, r, from);
+	return load_relaxed(&r->mapped);
+}
+
+/* Map the first `to` bytes of a range.  Progress: lock-free, and system calls. */
+static int range_grow(struct arena *a, struct arena_range *r, u64 to)
+{
+	u64 had = load_relaxed(&r->mapped), now;
+
+	while (had < to) {
+		if (!range_extend(a, r, had, to))
+			return 0;
+		now = load_relaxed(&r->mapped);
+		if (now == had)
+			now = range_learn(a, r, had, to);
+		if (now == had)
+			return -ENOMEM;
+		had = now;
+	}
+	return 0;
+}
+
 /* Make [from, to) of a range accessible.  Progress: a system call. */
-static int range_open(struct arena_range *r, size_t from, size_t to)
+static int range_open(struct arena *a, struct arena_range *r, size_t from, size_t to)
 {
 	int rc = pool_commit_hook(HOOK_COMMIT, to - from);
 
 	if (rc)
 		return rc;
+	if (a->place)
+		return range_grow(a, r, to);
 	return mprotect(r->start + from, to - from, PROT_READ | PROT_WRITE) ? -ENOMEM : 0;
 }
 
@@ -72,10 +158,10 @@ int arena_commit(struct arena *a, struct arena_range *r, size_t need)
 		size_t to = min_u(max_u(least, (size_t)cur + step), r->bytes);
 		int rc;
 
-		if (range_open(r, cur, to)) {
+		if (range_open(a, r, cur, to)) {
 			/* Perhaps near the memory limit: commit only what is needed. */
 			to = least;
-			rc = range_open(r, cur, to);
+			rc = range_open(a, r, cur, to);
 			if (BUSTED(COMMIT_BLIND))
 				rc = 0;
 			if (rc)
@@ -117,6 +203,43 @@ int arena_create(const char *name, struct arena **out)
 	return 0;
 }
 
+/* The ranges of a pool: k is below POOL_RANGES. */
+#define POOL_RANGES	4u
+static struct arena_range *pool_range(struct pool_full *f, u32 k)
+{
+	struct arena_range *r[POOL_RANGES] = { &f->obj, &f->mag, &f->objs.side, &f->mag_slabs.side };
+
+	return r[k];
+}
+
+#define for_each_range(a, f, r, k)						\
+	for ((f) = (a)->pools; (f); (f) = (f)->next)				\
+		for ((k) = 0; (k) < POOL_RANGES && ((r) = pool_range(f, k)); (k)++)
+
+/* Free the addresses, and forget what was committed.  Progress: system calls. */
+static void arena_unmap(struct arena *a)
+{
+	struct arena_range *r;
+	struct pool_full *f;
+	u32 k;
+
+	if (a->base && !a->place)
+		munmap(a->base, a->bytes);
+	for_each_range(a, f, r, k) {
+		if (a->place && r->mapped)
+			munmap(r->start, r->mapped);
+		r->committed = 0;
+		r->mapped = 0;
+		f->p.base = NULL;
+	}
+	if (a->place)
+		fetch_and_relaxed(&places[(a->place - 1) / 64], ~(1ull << (a->place - 1) % 64));
+	a->base = NULL;
+	a->place = 0;
+	a->bytes = 0;
+	a->committed = 0;
+}
+
 /* Progress: blocking (frees memory).  Lifetime: frees all objects and pools. */
 void arena_destroy(struct arena *a)
 {
@@ -124,12 +247,11 @@ void arena_destroy(struct arena *a)
 
 	if (!a)
 		return;
+	arena_unmap(a);
 	for (f = a->pools; f; f = next) {
 		next = f->next;
 		free(f);
 	}
-	if (a->base)
-		munmap(a->base, a->bytes);
 	free(a);
 }
 
@@ -203,35 +325,46 @@ static void range_place(struct arena_range *r, size_t count, size_t size, size_t
 	/* arena_ready() adds the base. */
 	r->start = (char *)(uintptr_t)at;
 	r->bytes = bytes;
-	*off = at + bytes + page;
+	*off = at + bytes + (bytes ? GUARD_PAGES * page : 0);
 }
 
-static size_t slabs_bytes(const struct slabs *sl)
+/* The number of slabs with slab 0, or 0. */
+static size_t slabs_most(const struct slabs *sl)
 {
-	return (size_t)sl->count * slab_words(sl) * sizeof(u64) +
-	       ((size_t)sl->count + 1) * sizeof(struct slab);
+	return sl->count ? (size_t)sl->count + 1 : 0;
 }
 
-static char *slabs_place(struct slabs *sl, char *at)
+/* Commit the slabs of the things below `end`. */
+static int slabs_commit(struct arena *a, struct slabs *sl, u32 end)
 {
-	sl->bits = (u64 *)(void *)at;
-	sl->slab = (struct slab *)(void *)(sl->bits + (size_t)sl->count * slab_words(sl));
-	return at + slabs_bytes(sl);
+	if (!sl->count)
+		return 0;
+	return arena_commit(a, &sl->side, (slab_of(sl, end - 1) + 1) * slab_stride(sl));
 }
 
-/* Bytes of magazines that must be committed before objects below `end` are handed out. */
-static size_t mag_bytes(const struct pool_full *f, u32 end)
+/* Progress: lock-free, and system calls. */
+int mags_commit(struct pool_full *f, u32 end)
+{
+	int rc = slabs_commit(f->arena, &f->mag_slabs, end);
+
+	return rc ? rc : arena_commit(f->arena, &f->mag, (size_t)end * sizeof(struct pool_mag));
+}
+
+/* The end of the magazines that must be committed before objects below `end` are handed out. */
+static u32 mags_end(const struct pool_full *f, u32 end)
 {
 	u64 n = (u64)end / f->p.mag + 1 + POOL_MAG_SPARE;
 
-	return (size_t)(min_u(n, (u64)f->nmags) + 1) * sizeof(struct pool_mag);
+	return (u32)min_u(n, (u64)f->nmags) + 1;
 }
 
 /* Progress: lock-free, and system calls. */
 int pool_commit(struct pool_full *f, u32 end)
 {
-	int rc = arena_commit(f->arena, &f->mag, mag_bytes(f, end));
+	int rc = mags_commit(f, mags_end(f, end));
 
+	if (!rc)
+		rc = slabs_commit(f->arena, &f->objs, end);
 	if (!rc)
 		/* A part of the last object may be behind it. */
 		rc = arena_commit(f->arena, &f->obj, round_up_to(end, f->group) * f->p.size);
@@ -269,25 +402,115 @@ static int no_memory_for(struct arena *a, struct pool_full *f)
 static int arena_prefault(struct arena *a)
 {
 	struct pool_full *f;
+	u32 k;
 
 	for (f = a->pools; f; f = f->next) {
 		if (f->lazy)
 			continue;
 		if (pool_commit(f, f->p.max + 1))
 			return no_memory_for(a, f);
-		range_touch(&f->obj, arena_page());
-		range_touch(&f->mag, arena_page());
-		range_touch(&f->side, arena_page());
+		for (k = 0; k < POOL_RANGES; k++)
+			range_touch(pool_range(f, k), arena_page());
 	}
 	return 0;
 }
 
+/* Reserve all addresses of an arena, `off` bytes. */
+static char *reserve(size_t off)
+{
+	size_t align = STEP_MAX;
+	char *map = mmap(NULL, off + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			 -1, 0);
+	char *base;
+
+	if (map == MAP_FAILED)
+		return NULL;
+	/* Unmap both ends, so that the base has the alignment of the ranges. */
+	base = (char *)round_up_to((uintptr_t)map, align);
+	if (base > map)
+		munmap(map, (size_t)(base - map));
+	if (base < map + align)
+		munmap(base + off, (size_t)(map + align - base));
+	return base;
+}
+
+#ifdef PAWL_SIM
+
+/* The simulators have no addresses to choose from. */
+static char *settle(struct arena *a, size_t off)
+{
+	return NULL;
+}
+
+#else
+
+/* Map the first page of a range, and extend it: some emulators cannot. */
+static int range_begin(struct arena *a, struct arena_range *r)
+{
+	size_t page = arena_page();
+	char *at = mmap(r->start, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS |
+			MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	if (at != r->start) {
+		munmap(at, page);
+		return -EEXIST;
+	}
+	a->bytes += page;
+	r->mapped = page;
+	return r->bytes > page ? range_extend(a, r, page, 2 * page) : 0;
+}
+
+/* Take a place and begin all ranges there.  Returns NULL if that is not possible. */
+static char *settle(struct arena *a, size_t off)
+{
+	/* The top of the address space: the kernel puts these bytes on the first stack. */
+	uintptr_t random = (uintptr_t)getauxval(AT_RANDOM);
+	u32 bits = random ? 64 - (u32)__builtin_clzll(random) : 0, i, k, n, tries = 0;
+	size_t bytes = bits < 40 ? 0 : ((size_t)1 << (bits - 3)) / PLACES;
+	struct arena_range *r;
+	struct pool_full *f;
+	char *base;
+	int rc = 0;
+
+	if (off > bytes)
+		return NULL;
+	n = ((const u8 *)random)[0] | (u32)((const u8 *)random)[1] << 8;
+	for (i = 0; i < PLACES && tries < 4; i++, n++) {
+		u64 bit = 1ull << n % 64;
+
+		k = n % PLACES / 64;
+		if ((load_relaxed(&places[k]) & bit) || (fetch_or_relaxed(&places[k], bit) & bit))
+			continue;
+		tries++;
+		/* From three quarters of the address space on. */
+		base = (char *)(3 * ((uintptr_t)1 << (bits - 2)) + n % PLACES * bytes);
+		a->base = base;
+		a->place = n % PLACES + 1;
+		for_each_range(a, f, r, k) {
+			r->start = base + (uintptr_t)r->start;
+			if (r->bytes && !rc)
+				rc = range_begin(a, r);
+		}
+		if (!rc)
+			return base;
+		arena_unmap(a);
+		for_each_range(a, f, r, k)
+			r->start = (char *)(r->start - base);
+	}
+	return NULL;
+}
+
+#endif
+
 /* Progress: blocking (system calls). */
 int arena_ready(struct arena *a, bool prefault)
 {
+	struct arena_range *r;
 	struct pool_full *f;
-	size_t off = 0, align = STEP_MAX;
-	char *base, *map;
+	size_t off = 0;
+	u32 k;
 	int rc;
 
 	if (a->base)
@@ -295,39 +518,27 @@ int arena_ready(struct arena *a, bool prefault)
 	for (f = a->pools; f; f = f->next) {
 		range_place(&f->obj, (size_t)f->p.max + 1, f->p.size, &off);
 		range_place(&f->mag, (size_t)f->nmags + 1, sizeof(struct pool_mag), &off);
-		range_place(&f->side, slabs_bytes(&f->objs) + slabs_bytes(&f->mag_slabs), 1, &off);
+		range_place(&f->objs.side, slabs_most(&f->objs), slab_stride(&f->objs), &off);
+		range_place(&f->mag_slabs.side, slabs_most(&f->mag_slabs),
+			    slab_stride(&f->mag_slabs), &off);
 	}
-	off = round_up_to(off + 1, align);
+	off = round_up_to(off + 1, STEP_MAX);
 	rc = pool_commit_hook(HOOK_RESERVE, off);
-	map = MAP_FAILED;
-	if (!rc)
-		map = mmap(NULL, off + align, PROT_NONE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (map == MAP_FAILED)
+	if (!rc && !settle(a, off)) {
+		a->base = reserve(off);
+		a->bytes = a->base ? off : 0;
+		for_each_range(a, f, r, k)
+			r->start = a->base + (uintptr_t)r->start;
+	}
+	if (!a->base)
 		return err(-ENOMEM, "arena %s: cannot reserve %zu bytes", a->name, off);
-	/* Unmap both ends, so that the base has the alignment of the ranges. */
-	base = (char *)round_up_to((uintptr_t)map, align);
-	if (base > map)
-		munmap(map, (size_t)(base - map));
-	if (base < map + align)
-		munmap(base + off, (size_t)(map + align - base));
-
 	for (f = a->pools; f; f = f->next) {
-		f->obj.start = base + (uintptr_t)f->obj.start;
-		f->mag.start = base + (uintptr_t)f->mag.start;
-		f->side.start = base + (uintptr_t)f->side.start;
-		slabs_place(&f->mag_slabs, slabs_place(&f->objs, f->side.start));
 		f->mags = (struct pool_mag *)(void *)f->mag.start;
 		f->p.base = f->obj.start;
 	}
-	a->base = base;
-	a->bytes = off;
 	/* Commit the magazines that a flush may need before the first object is handed out. */
 	for (f = a->pools; f; f = f->next) {
-		rc = arena_commit(a, &f->mag, mag_bytes(f, 1));
-		if (!rc)
-			rc = arena_commit(a, &f->side, f->side.bytes);
-		if (rc) {
+		if (mags_commit(f, mags_end(f, 1))) {
 			rc = no_memory_for(a, f);
 			goto out_unmap;
 		}
@@ -340,16 +551,7 @@ int arena_ready(struct arena *a, bool prefault)
 	return 0;
 
 out_unmap:
-	munmap(a->base, a->bytes);
-	a->base = NULL;
-	a->bytes = 0;
-	a->committed = 0;
-	for (f = a->pools; f; f = f->next) {
-		f->obj.committed = 0;
-		f->mag.committed = 0;
-		f->side.committed = 0;
-		f->p.base = NULL;
-	}
+	arena_unmap(a);
 	return rc;
 }
 
@@ -361,7 +563,7 @@ static u64 slabs_vacant(const struct slabs *sl)
 /* Progress: wait-free. */
 u64 arena_space(struct arena *a)
 {
-	return a->bytes;
+	return load_relaxed(&a->bytes);
 }
 
 /* Progress: wait-free. */

@@ -53,11 +53,12 @@ struct pool_mag {
 	u32 idx[POOL_MAG];	/* O: the one at n - 1 is handed out first */
 } __cacheline_aligned;
 
-/* A part of the reservation, committed from its start on. */
+/* A part of the arena, committed from its start on. */
 struct arena_range {
 	char *start;		/* I */
-	size_t bytes;		/* I: reserved; a multiple of the page */
+	size_t bytes;		/* I: at most; a multiple of the page */
 	u64 committed;		/* A: bytes from start that are readable and writable */
+	u64 mapped;		/* A: bytes from start that are mapped */
 };
 
 /*
@@ -87,6 +88,7 @@ struct arena_range {
 struct slab {
 	struct link link;
 	u32 base;		/* O: the largest pool_desc.last() of its objects */
+	u64 bits[];		/* A: slab_words() */
 };
 
 /*
@@ -95,9 +97,8 @@ struct slab {
  * is loose, that is, free and in no magazine.  See trim.c.
  */
 struct slabs {
-	struct arena_range *range;	/* I */
-	u64 *bits;		/* I: each A */
-	struct slab *slab;	/* I: slab[0] is not used */
+	struct arena_range *range;	/* I: the things */
+	struct arena_range side;	/* the slabs; slab 0 is not used */
 	u32 size;		/* I: bytes of a thing */
 	u32 end;		/* I: things are 1 .. end - 1 */
 	u32 shift;		/* I: log2 of the number of things in a slab */
@@ -126,7 +127,6 @@ struct pool_full {
 
 	struct arena_range obj;	/* the objects */
 	struct arena_range mag;	/* the magazines */
-	struct arena_range side;	/* the bits and the slabs */
 	struct slabs objs, mag_slabs;
 
 	/*
@@ -143,7 +143,8 @@ struct pool_full {
 
 struct arena {
 	char *base;		/* I: after arena_ready(); NULL before */
-	size_t bytes;		/* I: reserved */
+	u32 place;		/* I: its place + 1, and ranges grow there; 0: all of it is reserved */
+	u64 bytes;		/* A: mapped */
 	u64 committed;		/* A */
 	struct pool_full *pools;	/* I, in the order of arena_add() */
 	struct pool_full **tail;	/* I */
@@ -163,6 +164,22 @@ static inline size_t round_up_to(size_t v, size_t step)
 static inline u32 slab_words(const struct slabs *sl)
 {
 	return sl->shift > 6 ? 1u << (sl->shift - 6) : 1;
+}
+
+static inline size_t slab_stride(const struct slabs *sl)
+{
+	return sizeof(struct slab) + slab_words(sl) * sizeof(u64);
+}
+
+static inline struct slab *slab_at(const struct slabs *sl, u32 s)
+{
+	return (struct slab *)(void *)(sl->side.start + s * slab_stride(sl));
+}
+
+/* The slab of thing i. */
+static inline u32 slab_of(const struct slabs *sl, u32 i)
+{
+	return (i >> sl->shift) + 1;
 }
 
 /* The first thing of slab s, 1 .. count; slab_end() is behind the last. */
@@ -191,6 +208,8 @@ static inline size_t slab_page(void)
 int arena_commit(struct arena *a, struct arena_range *r, size_t need);
 /* Commit the objects below `end`, and the magazines that can hold them. */
 int pool_commit(struct pool_full *f, u32 end);
+/* Commit the magazines below `end`. */
+int mags_commit(struct pool_full *f, u32 end);
 
 /* magazine.c; a stack holds things that begin with a struct link, at base + index * size */
 void stack_push(u64 *head, void *base, size_t size, u32 i);

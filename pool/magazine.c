@@ -103,8 +103,7 @@ static u32 mag_new(struct pool_full *f)
 		return m;
 	m = load_relaxed(&f->mag_carved);
 	do {
-		if (m > f->nmags ||
-		    arena_commit(f->arena, &f->mag, (size_t)(m + 1) * sizeof(struct pool_mag)))
+		if (m > f->nmags || mags_commit(f, m + 1))
 			return mag_pop(f, &f->empty);
 	} while (!cas_relaxed(&f->mag_carved, &m, m + 1));
 	return m;
@@ -166,7 +165,7 @@ static u32 carve_vacant(struct pool_full *f, u32 *dst)
 		return 0;
 	from = slab_from(&f->objs, s);
 	end = slab_end(&f->objs, s);
-	base = f->objs.slab[s].base;
+	base = slab_at(&f->objs, s)->base;
 	/* Those that the cache cannot hold go to the depot. */
 	for (at = (u32)min_u(from + f->p.mag, end); at < end; at += n) {
 		n = objects_init(f, more, at, (u32)min_u(at + f->p.mag, end), base);

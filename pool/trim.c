@@ -59,7 +59,7 @@ static inline u64 *bits_of(const struct slabs *sl, u32 i)
 {
 	u32 in = i & ((1u << sl->shift) - 1);
 
-	return &sl->bits[(size_t)(i >> sl->shift) * slab_words(sl) + in / 64];
+	return &slab_at(sl, slab_of(sl, i))->bits[in / 64];
 }
 
 static inline u64 bit_of(const struct slabs *sl, u32 i)
@@ -112,10 +112,10 @@ u32 loose_take(struct slabs *sl, u32 *dst, u32 most)
 	if (likely(loosed == seen))
 		return 0;
 	/* Memory that was never committed holds no loose objects. */
-	end = (u32)(load_relaxed(&sl->range->committed) / sl->size >> sl->shift) + 1;
-	for (s = 1; s <= min_u(end, sl->count); s++) {
+	end = (u32)(load_relaxed(&sl->side.committed) / slab_stride(sl));
+	for (s = 1; s < end && s <= sl->count; s++) {
 		for (w = 0; w < words; w++) {
-			u64 *word = &sl->bits[(size_t)(s - 1) * words + w];
+			u64 *word = &slab_at(sl, s)->bits[w];
 			u64 was = load_relaxed(word), rest;
 			u32 n;
 
@@ -136,17 +136,18 @@ u32 loose_take(struct slabs *sl, u32 *dst, u32 most)
 /* For checks: count the loose things while no thread uses the pool. */
 u32 loose_count(const struct slabs *sl)
 {
-	u32 i, sum = 0, n = sl->count * slab_words(sl);
+	u32 s, w, sum = 0, end = (u32)(load_relaxed(&sl->side.committed) / slab_stride(sl));
 
-	for (i = 0; i < n; i++)
-		sum += (u32)__builtin_popcountll(load_relaxed(&sl->bits[i]));
+	for (s = 1; s < end && s <= sl->count; s++)
+		for (w = 0; w < slab_words(sl); w++)
+			sum += (u32)__builtin_popcountll(load_relaxed(&slab_at(sl, s)->bits[w]));
 	return sum;
 }
 
 /* Take a vacant slab; 0: none.  Progress: lock-free. */
 u32 slab_pop(struct slabs *sl)
 {
-	u32 s = stack_pop(&sl->vacant, sl->slab, sizeof(*sl->slab));
+	u32 s = stack_pop(&sl->vacant, sl->side.start, slab_stride(sl));
 
 	if (s)
 		fetch_add_relaxed(&sl->nvacant, slab_from(sl, s) - slab_end(sl, s));
@@ -156,7 +157,7 @@ u32 slab_pop(struct slabs *sl)
 static void slab_push(struct slabs *sl, u32 s)
 {
 	fetch_add_relaxed(&sl->nvacant, slab_end(sl, s) - slab_from(sl, s));
-	stack_push(&sl->vacant, sl->slab, sizeof(*sl->slab), s);
+	stack_push(&sl->vacant, sl->side.start, slab_stride(sl), s);
 }
 
 /* Undo the claim of the first `words` words of a slab. */
@@ -166,8 +167,7 @@ static void slab_unclaim(struct slabs *sl, u32 s, u32 words)
 
 	/* Relaxed: the things did not change; this continues loosen()'s release sequence. */
 	for (w = 0; w < words; w++)
-		fetch_or_relaxed(&sl->bits[(size_t)(s - 1) * slab_words(sl) + w],
-				 word_full(sl, s, w));
+		fetch_or_relaxed(&slab_at(sl, s)->bits[w], word_full(sl, s, w));
 	fetch_add_release(&sl->loosed, 1);	/* POOL-B3 <-> POOL-B4 */
 }
 
@@ -175,7 +175,7 @@ static void slab_unclaim(struct slabs *sl, u32 s, u32 words)
 static bool slab_claim(struct slabs *sl, u32 s, u32 carved)
 {
 	u32 w, words = slab_words(sl);
-	u64 *bits = &sl->bits[(size_t)(s - 1) * words];
+	u64 *bits = slab_at(sl, s)->bits;
 
 	/* If a slab has one thing, the first slab has none. */
 	if (slab_end(sl, s) > carved || slab_from(sl, s) >= slab_end(sl, s))
@@ -206,7 +206,7 @@ static void slab_gather(struct pool_full *f, struct slabs *sl, u32 s, u32 *hand,
 	u32 w, i, k, words = slab_words(sl), out[64];
 
 	for (w = 0; w < words; w++) {
-		u64 *word = &sl->bits[(size_t)(s - 1) * words + w];
+		u64 *word = &slab_at(sl, s)->bits[w];
 
 		if (!load_relaxed(word))
 			continue;
@@ -250,7 +250,7 @@ static int slabs_vacate(struct pool_full *f, struct slabs *sl, u32 s, u32 n, u64
 	int rc;
 
 	for (i = s; i < s + n; i++)
-		sl->slab[i].base = slab_last(f, sl, i);
+		slab_at(sl, i)->base = slab_last(f, sl, i);
 	rc = from < to ? pool_commit_hook(HOOK_TRIM, to - from) : 0;
 	if (!rc && from < to && madvise(sl->range->start + from, to - from, MADV_DONTNEED))
 		rc = -errno;

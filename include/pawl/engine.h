@@ -764,7 +764,7 @@ struct pawl_stats {
 	uint64_t vars, ops, blocks;	/* objects made of fresh memory so far */
 	uint64_t bytes;			/* of memory for objects and run queues, committed now */
 	unsigned int threads, workers;
-	uint64_t address_space;		/* bytes reserved for all that the config allows */
+	uint64_t address_space;		/* bytes of addresses for objects; grows as they do */
 	uint64_t unreaped;		/* completions that wait for a reap */
 };
 

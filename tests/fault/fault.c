@@ -127,6 +127,24 @@ REAL(void *, mmap, void *at, size_t n, int prot, int flags, int fd, off_t off)
 	return p;
 }
 
+/* libpawl's only calls extend a mapping. */
+void *__real_mremap(void *at, size_t from, size_t to, int flags, ...);
+void *__wrap_mremap(void *at, size_t from, size_t to, int flags, ...);
+
+void *__wrap_mremap(void *at, size_t from, size_t to, int flags, ...)
+{
+	void *p;
+
+	if (fails(MEMORY)) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	p = __real_mremap(at, from, to, flags);
+	if (p != MAP_FAILED)
+		fetch_add_relaxed(&mapped, (s64)(to - from));
+	return p;
+}
+
 REAL(int, munmap, void *p, size_t n)
 {
 	fetch_add_relaxed(&mapped, -(s64)n);

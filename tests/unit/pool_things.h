@@ -124,6 +124,12 @@ static inline struct pool *make(u32 max)
 	return p;
 }
 
+/* Bytes that are committed for the slabs of a pool. */
+static inline u64 sides(const struct pool_full *f)
+{
+	return f->objs.side.committed + f->mag_slabs.side.committed;
+}
+
 static inline void done(void)
 {
 	arena_destroy(arena);

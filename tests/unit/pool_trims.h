@@ -55,7 +55,7 @@ static inline void check_magazines(struct pool_full *f)
 			  load_relaxed(&f->mag_slabs.nvacant), load_relaxed(&f->mag_carved) - 1);
 	ck_assert_uint_eq(load_relaxed(&f->lost), 0);
 	ck_assert_uint_eq(arena_bytes(arena), f->obj.committed + f->mag.committed +
-			  f->side.committed - (u64)f->objs.nvacant * f->p.size -
+			  sides(f) - (u64)f->objs.nvacant * f->p.size -
 			  (u64)f->mag_slabs.nvacant * sizeof(struct pool_mag));
 }
 

