@@ -420,32 +420,45 @@ __noinline u32 finish_op(struct thread *t, struct op *op, u32 opi, int status)
 	return next;
 }
 
-/* Prefetch together the lines that release_all() changes one after the other. */
-static inline void warm_deps(struct pawl_engine *e, struct op *op)
+/*
+ * Prefetch together the lines that release_all() changes one after the other.  With `next`, a
+ * constant, also the first op that waits for a version that the op writes: another thread has
+ * written it.
+ */
+static __always_inline_fn void warm_deps(struct pawl_engine *e, struct op *op, bool next)
 {
-	u32 n = load_relaxed(&op->ndeps), j;
+	u32 n = load_relaxed(&op->ndeps), j, ref, opi;
 
 	if (n > INLINE_DEPS)
 		return;
 	for (j = 0; j < n; j++) {
 		u32 vi = load_relaxed(&op->deps[j].var), bi = load_relaxed(&op->deps[j].block);
+		struct block *b = block_of(e, bi);
 
 		if (vi & DEP_WRITE) {
-			prefetchw(block_of(e, bi));
+			prefetchw(b);
 			prefetchw(var_side_of(e, vi & ~DEP_WRITE));
+			if (!next)
+				continue;
+			ref = block_list(load_relaxed(&b->state));
+			if (!ref)
+				ref = load_relaxed(&b->succ);
+			dep_of(e, ref, &opi);
+			if (ref)
+				prefetchw(op_of(e, opi));
 		} else if (bi < RM_BASE) {
-			prefetchw(block_of(e, bi));
+			prefetchw(b);
 		}
 	}
 }
 
 /*
- * The same, some time before the op runs.  The op may be freed already; then the prefetch is
- * useless.  Progress: wait-free.
+ * Some time before the op runs.  It may be freed already; then the prefetch is useless.
+ * Progress: wait-free.
  */
 void op_warm(void *user, u32 work)
 {
-	warm_deps(user, op_of(user, work));
+	warm_deps(user, op_of(user, work), false);
 }
 
 /* Run an asynchronous body.  Its completer owns the op from here on, and may have freed it. */
@@ -515,7 +528,7 @@ static __noinline u32 run_slow(struct thread *t, struct op *op, u32 opi)
 
 	if (op->flags & OP_NODE)
 		return node_run(t, op, opi);
-	warm_deps(e, op);
+	warm_deps(e, op, true);
 	if (unlikely(special & SPECIAL_POISONED))
 		error = op_inherited(e, op);
 	skip = error && !(op->flags & OP_NO_SKIP);
@@ -599,7 +612,7 @@ static __always_inline_fn u32 run_plain(struct thread *t, struct op *op, u32 opi
 	struct frame f;
 	int status;
 
-	warm_deps(t->e, op);
+	warm_deps(t->e, op, true);
 	if (noted && (op->flags & OP_ASK)) {
 		status = note_begin(t, op, true);
 		if (unlikely(status))
