@@ -80,6 +80,8 @@ extern const struct bench_engine bench_serial;
 
 /* With --pin: put the calling thread on the k-th allowed CPU. */
 void bench_pin_self(int k);
+/* Let the calling thread use all CPUs again, and the threads that it creates. */
+void bench_unpin_self(void);
 /* The k-th allowed CPU. */
 int bench_cpu(int k);
 

@@ -54,6 +54,12 @@ void bench_pin_self(int k)
 		bench_die("cannot pin a thread to CPU %d", bench_cpu(k));
 }
 
+void bench_unpin_self(void)
+{
+	if (bench_opts.pin && sched_setaffinity(0, sizeof(allowed), &allowed))
+		bench_die("cannot unpin a thread");
+}
+
 /* Some libraries read their environment before main(): set it and start again. */
 static void set_env(const struct bench_engine *e, char **argv)
 {
