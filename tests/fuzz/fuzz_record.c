@@ -5,13 +5,17 @@
  * and checksums of the chunks, so that the code behind those checks is reached.
  *
  * The reader either refuses with a negative errno and a message that names the file and what
- * is wrong, or accepts; then every number is within its bounds.  If the ops have a serial
+ * is wrong, or accepts; then every number is within its bounds.  The reader of large recordings
+ * (tools/pawl/flow.c) leaves the file to it, or finds the same.  If the ops have a serial
  * order, each of them is in it once, every thread's ops in the order of its pushes, and an
  * engine that replays it keeps the order.
  */
 #include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include "fuzz.h"
 #include "../../core/record_format.h"
+#include "../../tools/pawl/flow.h"
 #include "../../tools/pawl/record.h"
 #include "../../tools/pawl/replay.h"
 #include "../../tools/pawl/slurp.h"
@@ -19,7 +23,7 @@
 const char fuzz_target[] = "record";
 const uint8_t *fuzz_data;
 size_t fuzz_size;
-static unsigned long accepted, refused, no_order, replayed;
+static unsigned long accepted, refused, no_order, replayed, flowed;
 
 static void put_le32(uint8_t *p, uint32_t v)
 {
@@ -138,6 +142,99 @@ static void check_order(const struct recording *r, const uint32_t *order, size_t
 	free(place);
 }
 
+struct flow_seen {
+	const struct recording *r;
+	const uint32_t *order;	/* NULL: the first run, in which numbers are not known */
+	size_t n, ops, waits, accesses, nodes;
+};
+
+static int flow_op(void *ctx, const struct flow_op *op)
+{
+	struct flow_seen *seen = ctx;
+	const struct rec_op *a = &op->one->ops[0], *b;
+	uint32_t j;
+
+	if (op->place != seen->ops++)
+		fuzz_broken("op %u has place %lu", op->number, (unsigned long)op->place);
+	seen->accesses += a->naccesses;
+	seen->nodes += a->nnodes;
+	if (!seen->order)
+		return 0;
+	if (op->place >= seen->n || op->number != seen->order[op->place])
+		fuzz_broken("large: op %u at place %lu", op->number, (unsigned long)op->place);
+	b = &seen->r->ops[op->number];
+	if (a->index != b->index || a->gen != b->gen || a->push != b->push || a->begin != b->begin ||
+	    a->end != b->end || a->parent != b->parent || a->status != b->status ||
+	    a->launch != b->launch || a->ends != b->ends || a->nnodes != b->nnodes ||
+	    a->naccesses != b->naccesses || strcmp(a->name, b->name))
+		fuzz_broken("large: op %u differs (parents %u and %u)", op->number, a->parent, b->parent);
+	for (j = 0; j < a->naccesses; j++) {
+		const struct rec_access *x = &op->one->accesses[j],
+					*y = &seen->r->accesses[b->access + j];
+
+		if (x->write != y->write || x->placed != y->placed || x->version != y->version ||
+		    x->var >= seen->r->nvars)
+			fuzz_broken("large: access %u of op %u differs", j, op->number);
+	}
+	return 0;
+}
+
+static void flow_wait(void *ctx, const struct rec_wait *w)
+{
+	struct flow_seen *seen = ctx;
+
+	(void)w;
+	seen->waits++;
+}
+
+/*
+ * The same file, read as a large one.  It may be left to the other reader; otherwise both must say
+ * the same.  r: NULL if the other one refused it.
+ */
+static void flow(const uint8_t *data, size_t size, const char *why, const struct recording *r,
+		 const uint32_t *order, size_t n)
+{
+	static const struct flow_sink sink = { .op = flow_op, .wait = flow_wait };
+	const struct recording *mine;
+	struct flow *f = NULL;
+	char path[64];
+	int fd = memfd_create("x", MFD_CLOEXEC), rc, run;
+
+	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+		abort();
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	flow_min = 0;
+	rc = flow_open(path, &f);
+	for (run = 0; run < 2 && !rc; run++) {
+		struct flow_seen seen = { .r = r, .order = run ? order : NULL, .n = n };
+
+		rc = flow_run(f, &sink, &seen);
+		if (rc && run)
+			fuzz_broken("a second run ends with %d", rc);
+		if (rc)
+			break;
+		mine = flow_info(f);
+		/* Of an event that is cut off, only the other reader takes the first half. */
+		if (!r && !mine->ended)
+			break;
+		if (!r)
+			fuzz_broken("taken as a large file, and refused as a small one: %s", why);
+		if (seen.ops != n || mine->nops != r->nops ||
+		    (mine->ended && mine->nvars != r->nvars) ||
+		    mine->naccesses != r->naccesses || mine->nnodes != seen.nodes ||
+		    mine->nwaits != r->nwaits || mine->nwaits != seen.waits ||
+		    mine->foreign != r->foreign || mine->threads != r->threads ||
+		    mine->length != r->length || mine->lost != r->lost || mine->whole != r->whole)
+			fuzz_broken("large: %zu of %zu ops, %zu of %zu vars, %zu of %zu waits, "
+				    "%lu of %lu others", seen.ops, n, mine->nvars, r->nvars, seen.waits,
+				    r->nwaits, (unsigned long)mine->foreign, (unsigned long)r->foreign);
+		flowed += run;
+	}
+	if (f)
+		flow_close(f);
+	close(fd);
+}
+
 static void replay(const struct recording *r, const uint32_t *order, size_t n, int kind)
 {
 	struct replay_options opt = { .kind = kind, .workers = 0 };
@@ -177,8 +274,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (data[0])
 		seal(copy, size - 1);
 	rc = rec_parse("x.pwr", copy, size - 1, &r, err, sizeof(err));
-	free(copy);
 	if (rc) {
+		flow(copy, size - 1, err, NULL, NULL, 0);
+		free(copy);
 		if (rc > 0 || strncmp(err, "x.pwr: ", 7) || strlen(err) < 10 || r.ops || r.data[0])
 			fuzz_broken("refused with %d, \"%s\"", rc, err);
 		fuzz_say("%s\n", err);
@@ -196,10 +294,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			fuzz_broken("no order: %d, \"%s\"", rc, err);
 		fuzz_say("%s\n", err);
 		no_order++;
+		flow(copy, size - 1, err, NULL, NULL, 0);
 	} else {
+		flow(copy, size - 1, "", &r, order, n);
 		check_order(&r, order, n);
 		replay(&r, order, n, data[0] % 3);
 	}
+	free(copy);
 	free(order);
 	rec_free(&r);
 	return 0;
@@ -207,6 +308,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_figures(char *buf, size_t len)
 {
-	snprintf(buf, len, "accepted=%lu refused=%lu no_order=%lu replayed=%lu", accepted, refused,
-		 no_order, replayed);
+	snprintf(buf, len, "accepted=%lu refused=%lu no_order=%lu replayed=%lu large=%lu", accepted,
+		 refused, no_order, replayed, flowed);
 }

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The chunks of a recording: the first half of the reader (record.c). */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <core/record_format.h>
 
 #include "reader.h"
 #include "slurp.h"
+
+#define CHUNK_MAX ((size_t)1 << 20)
 
 int reader_bad(struct reader *rd, uint64_t at, const char *fmt, ...)
 {
@@ -134,29 +140,53 @@ static int chunk_events(struct reader *rd, const unsigned char *p, uint32_t byte
 	if (reader_grow(rd, (void **)&s->pieces, s->npieces, &s->capp, sizeof(*s->pieces)))
 		return -ENOMEM;
 	s->pieces[s->npieces++] = (struct piece){ s->len, at + REC_HEAD };
-	if (s->len + bytes > s->cap) {
+	if (p && s->len + bytes > s->cap) {
 		s->cap = 2 * s->cap > s->len + bytes ? 2 * s->cap : s->len + bytes;
 		q = realloc(s->data, s->cap);
 		if (!q)
 			return reader_no_memory(rd);
 		s->data = q;
 	}
-	if (bytes)
+	if (p && bytes)
 		memcpy(s->data + s->len, p, bytes);
 	s->len += bytes;
 	return 0;
 }
 
+/* n bytes of the file at this offset.  In a file a chunk has the size of a buffer, or a little more. */
+static const unsigned char *bytes_at(struct reader *rd, const unsigned char *data, size_t at, size_t n)
+{
+	size_t got = 0;
+	ssize_t k;
+
+	if (data)
+		return data + at;
+	if (n > CHUNK_MAX)
+		return NULL;
+	if (!rd->scratch)
+		rd->scratch = malloc(CHUNK_MAX);
+	while (rd->scratch && got < n) {
+		k = pread(rd->fd, rd->scratch + got, n - got, (off_t)(at + got));
+		if (k <= 0)
+			return NULL;
+		got += (size_t)k;
+	}
+	return rd->scratch;
+}
+
 int reader_chunks(struct reader *rd, const unsigned char *data, size_t len)
 {
 	struct recording *r = rd->r;
+	unsigned char head[REC_HEAD];
 	size_t at = 0, padded;
 	uint32_t type, bytes;
 	int rc = 0;
 
 	for (; !rc && at < len; at += REC_HEAD + padded) {
-		const unsigned char *h = data + at;
+		const unsigned char *h = bytes_at(rd, data, at, len - at < REC_HEAD ? len - at : REC_HEAD);
 
+		if (!h)
+			return reader_bad(rd, at, "it cannot be read");
 		if (len - at >= 4 && get_le32(h) != REC_MAGIC)
 			return at ? reader_bad(rd, at, "no chunk begins here") :
 				    file_err(rd->err, rd->errlen, -EBADMSG,
@@ -167,18 +197,21 @@ int reader_chunks(struct reader *rd, const unsigned char *data, size_t len)
 			break;
 		if (rec_sum(h, REC_HEAD - 8) != get_le64(h + REC_HEAD - 8))
 			return reader_bad(rd, at, "the header of a chunk is damaged");
-		type = get_le32(h + 4);
-		bytes = get_le32(h + 8);
+		memcpy(head, h, REC_HEAD);
+		type = get_le32(head + 4);
+		bytes = get_le32(head + 8);
 		padded = ((size_t)bytes + 7) & ~(size_t)7;
 		if (len - at - REC_HEAD < padded)
 			break;
-		h += REC_HEAD;
-		if (rec_sum(h, padded) != get_le64(h - REC_HEAD + 40))
+		h = bytes_at(rd, data, at + REC_HEAD, padded);
+		if (!h)
+			return reader_bad(rd, at, "its contents cannot be read");
+		if (rec_sum(h, padded) != get_le64(head + 40))
 			return reader_bad(rd, at, "the contents of a chunk are damaged");
 		if ((type == REC_CHUNK_START) != !at)
 			return reader_bad(rd, at, at ? "a second start" : "no start");
-		rd->cycles1 = get_le64(h - REC_HEAD + 24);
-		rd->ns1 = get_le64(h - REC_HEAD + 32);
+		rd->cycles1 = get_le64(head + 24);
+		rd->ns1 = get_le64(head + 32);
 		if (!at) {
 			rd->cycles0 = rd->cycles1;
 			rd->ns0 = rd->ns1;
@@ -188,10 +221,10 @@ int reader_chunks(struct reader *rd, const unsigned char *data, size_t len)
 			rc = chunk_start(rd, h, bytes, at);
 			break;
 		case REC_CHUNK_ENGINE:
-			rc = chunk_engine(rd, h, bytes, get_le32(h - REC_HEAD + 12), at);
+			rc = chunk_engine(rd, h, bytes, get_le32(head + 12), at);
 			break;
 		case REC_CHUNK_EVENTS:
-			rc = chunk_events(rd, h, bytes, h - REC_HEAD, at);
+			rc = chunk_events(rd, data ? h : NULL, bytes, head, at);
 			break;
 		case REC_CHUNK_END:
 			if (bytes < 8)

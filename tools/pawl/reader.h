@@ -20,6 +20,8 @@ struct stream {
 
 struct reader {
 	const char *name;
+	int fd;			/* of the file, unless it is in memory: streams have no data */
+	unsigned char *scratch;
 	struct recording *r;
 	struct stream *streams;
 	size_t nstreams, caps;
@@ -41,7 +43,12 @@ int reader_bad(struct reader *rd, uint64_t at, const char *fmt, ...)
 int reader_no_memory(struct reader *rd);
 /* Room for one more in an array. */
 int reader_grow(struct reader *rd, void **p, size_t n, size_t *cap, size_t size);
-/* Check all chunks, and collect the events of each thread. */
+/*
+ * Check all chunks, and collect the events of each thread; if data is NULL, only where they are in
+ * the file.
+ */
 int reader_chunks(struct reader *rd, const unsigned char *data, size_t len);
+/* Join the begin and the end of each body of a launch.  Returns 0, or 1 + the index of a second one. */
+uint64_t rec_nodes_join(struct rec_node *nodes, size_t *n);
 
 #endif

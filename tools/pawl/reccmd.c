@@ -11,7 +11,8 @@
 #include <time.h>
 
 #include "cmd.h"
-#include "record.h"
+#include "reccmd.h"
+#include "slurp.h"
 
 static const char help[] =
 "Usage: pawl record info|dump|json|trace|wfformat FILE\n"
@@ -65,67 +66,56 @@ static uint64_t nodes_span(const struct recording *r, const struct rec_op *o, ui
 	return span;
 }
 
-/* Times of bodies: the sum of all, and the longest chain of dependent ops. */
-static int span_of(const struct recording *r, const uint32_t *order, size_t n, uint64_t *work,
-		   uint64_t *span)
+/*
+ * Percentiles of times.  Up to EXACT of them are kept; more are counted in classes, which are a
+ * thousandth wide.
+ */
+struct times {
+	uint64_t *t, n, max;
+	uint64_t *count;	/* by class; NULL: t has them all */
+};
+
+#define EXACT		((size_t)1 << 18)
+#define CLASS_BITS	10
+#define CLASSES		((65u - CLASS_BITS) << CLASS_BITS)
+
+static size_t class_of(uint64_t t)
 {
-	struct last { uint64_t write, reads; } *last = calloc(r->nvars + 1, sizeof(*last));
-	uint64_t t, *end = calloc(r->nops + 1, sizeof(*end));	/* of the chain up to each op */
-	size_t *edge = calloc(r->nops + 2, sizeof(*edge)), i, k;	/* edges ascend by after */
-	uint32_t j;
+	unsigned int shift = t >> CLASS_BITS ? 63 - (unsigned int)__builtin_clzll(t) - CLASS_BITS : 0;
 
-	int rc = -ENOMEM;
+	return ((size_t)shift << CLASS_BITS) + (t >> shift);
+}
 
-	*work = *span = 0;
-	if (!last || !end || !edge)
-		goto out;
-	for (i = 0; i < r->nedges; i++)
-		edge[r->edges[i].after + 1]++;
-	for (i = 0; i < r->nops; i++)
-		edge[i + 1] += edge[i];
-	for (i = 0; i < n; i++) {
-		const struct rec_op *o = &r->ops[order[i]];
+static uint64_t class_start(size_t c)
+{
+	size_t shift = c >> CLASS_BITS ? (c >> CLASS_BITS) - 1 : 0;
 
-		for (k = edge[order[i]], t = 0; k < edge[order[i] + 1]; k++)
-			if (end[r->edges[k].before] > t)
-				t = end[r->edges[k].before];
-		for (j = 0; j < o->naccesses; j++) {
-			const struct rec_access *a = &r->accesses[o->access + j];
-			const struct last *l = &last[a->var];
+	return (uint64_t)(c - (shift << CLASS_BITS)) << shift;
+}
 
-			if (l->write > t)
-				t = l->write;
-			if (a->write && l->reads > t)
-				t = l->reads;
-		}
-		if (o->launch) {
-			k = nodes_span(r, o, work);
-			if (k == UINT64_MAX)
-				goto out;
-			t += k;
-		} else if (o->ended) {
-			t += o->end - o->begin;
-			*work += o->end - o->begin;
-		}
-		for (j = 0; j < o->naccesses; j++) {
-			const struct rec_access *a = &r->accesses[o->access + j];
-			struct last *l = &last[a->var];
+static int time_add(struct times *s, uint64_t t)
+{
+	uint64_t i;
 
-			if (a->write)
-				*l = (struct last){ t, 0 };
-			else if (t > l->reads)
-				l->reads = t;
-		}
-		end[order[i]] = t;
-		if (t > *span)
-			*span = t;
+	if (!s->t)
+		s->t = calloc(EXACT, sizeof(*s->t));
+	if (!s->t)
+		return -ENOMEM;
+	if (t > s->max)
+		s->max = t;
+	if (s->n == EXACT && !s->count) {
+		s->count = calloc(CLASSES, sizeof(*s->count));
+		if (!s->count)
+			return -ENOMEM;
+		for (i = 0; i < EXACT; i++)
+			s->count[class_of(s->t[i])]++;
 	}
-	rc = 0;
-out:
-	free(last);
-	free(end);
-	free(edge);
-	return rc;
+	if (s->count)
+		s->count[class_of(t)]++;
+	else
+		s->t[s->n] = t;
+	s->n++;
+	return 0;
 }
 
 static int u64_cmp(const void *a, const void *b)
@@ -135,28 +125,117 @@ static int u64_cmp(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Percentiles of the times from one event of the ops to another. */
-static void quantiles(const struct recording *r, const char *what, bool body)
+/* The time before which there are n others. */
+static double time_at(const struct times *s, uint64_t n)
 {
-	uint64_t *t = calloc(r->nops + r->nnodes + 1, sizeof(*t));
-	size_t i, n = 0;
+	size_t c;
 
-	for (i = 0; t && body && i < r->nnodes; i++)
+	if (!s->count)
+		return (double)s->t[n] / 1e3;
+	for (c = 0; n >= s->count[c]; c++)
+		n -= s->count[c];
+	return (double)class_start(c) / 1e3;
+}
+
+static void times_print(const char *what, struct times *s)
+{
+	if (s->n && !s->count)
+		qsort(s->t, s->n, sizeof(*s->t), u64_cmp);
+	if (s->n)
+		printf("%-10s p50 %.3f us, p99 %.3f us, max %.3f us\n", what, time_at(s, s->n / 2),
+		       time_at(s, s->n - 1 - s->n / 100), (double)s->max / 1e3);
+	free(s->t);
+	free(s->count);
+	*s = (struct times){ 0 };
+}
+
+/* What pawl record info says of all ops. */
+struct summary {
+	const struct source *s;
+	uint64_t n, begun, ended, failed, inside, launches;
+	uint64_t work, span;		/* of bodies: the sum, and the longest chain of dependent ops */
+	uint64_t *end;			/* of the chain up to each op, if there are edges */
+	struct times queued, bodies;
+};
+
+static int info_times(struct summary *m, const struct recording *r, const struct rec_op *o)
+{
+	uint32_t i;
+	int rc = 0;
+
+	for (i = 0; i < o->nnodes && !rc; i++)
 		if (r->nodes[i].ended && !r->nodes[i].skipped)
-			t[n++] = r->nodes[i].end - r->nodes[i].begin;
-	for (i = 0; t && i < r->nops; i++) {
-		const struct rec_op *o = &r->ops[i];
+			rc = time_add(&m->bodies, r->nodes[i].end - r->nodes[i].begin);
+	if (!rc && o->ended && !o->launch)
+		rc = time_add(&m->bodies, o->end - o->begin);
+	if (!rc && o->begun)
+		rc = time_add(&m->queued, o->begin > o->push ? o->begin - o->push : 0);
+	return rc;
+}
 
-		if (!(body ? o->ended && !o->launch : o->begun))
-			continue;
-		t[n++] = body ? o->end - o->begin : o->begin > o->push ? o->begin - o->push : 0;
+static int info_op(void *ctx, const struct flow_op *op)
+{
+	struct summary *m = ctx;
+	const struct source *s = m->s;
+	const struct rec_op *o = &op->one->ops[0];
+	uint64_t t = 0, k;
+	uint32_t j;
+
+	m->n++;
+	m->begun += o->begun;
+	m->ended += o->ended;
+	m->failed += o->ended && o->status;
+	m->inside += o->parent != REC_NONE;
+	m->launches += o->launch;
+	if (m->end)
+		for (k = s->edge[op->number]; k < s->edge[op->number + 1]; k++)
+			if (m->end[s->mem.edges[s->edge_of[k]].before] > t)
+				t = m->end[s->mem.edges[s->edge_of[k]].before];
+	for (j = 0; j < o->naccesses; j++) {
+		if (op->vars[j]->write > t)
+			t = op->vars[j]->write;
+		if (op->one->accesses[j].write && op->vars[j]->reads > t)
+			t = op->vars[j]->reads;
 	}
-	if (n) {
-		qsort(t, n, sizeof(*t), u64_cmp);
-		printf("%-10s p50 %.3f us, p99 %.3f us, max %.3f us\n", what, (double)t[n / 2] / 1e3,
-		       (double)t[n - 1 - n / 100] / 1e3, (double)t[n - 1] / 1e3);
+	if (o->launch) {
+		k = nodes_span(op->one, o, &m->work);
+		if (k == UINT64_MAX)
+			return -ENOMEM;
+		t += k;
+	} else if (o->ended) {
+		t += o->end - o->begin;
+		m->work += o->end - o->begin;
 	}
-	free(t);
+	for (j = 0; j < o->naccesses; j++) {
+		if (op->one->accesses[j].write) {
+			op->vars[j]->write = t;
+			op->vars[j]->reads = 0;
+		} else if (t > op->vars[j]->reads) {
+			op->vars[j]->reads = t;
+		}
+	}
+	if (m->end)
+		m->end[op->number] = t;
+	if (t > m->span)
+		m->span = t;
+	return info_times(m, op->one, o);
+}
+
+static void info_free(struct summary *m)
+{
+	free(m->end);
+	free(m->queued.t);
+	free(m->queued.count);
+	free(m->bodies.t);
+	free(m->bodies.count);
+}
+
+static void info_again(void *ctx)
+{
+	struct summary *m = ctx;
+
+	info_free(m);
+	*m = (struct summary){ .s = m->s };
 }
 
 static void info_file(const struct recording *r, const char *path)
@@ -189,31 +268,34 @@ static void info_file(const struct recording *r, const char *path)
 	}
 }
 
-static int info(const struct recording *r, const char *path, const uint32_t *order, size_t n)
+static int info(struct source *s)
 {
-	size_t i, begun = 0, ended = 0, failed = 0, undone = 0, writes = 0, inside = 0, launches = 0;
-	uint64_t work, span;
+	static const struct flow_sink sink = { .op = info_op };
+	struct summary m = { .s = s };
+	const struct recording *r = source_info(s);
+	uint64_t undone, writes;
+	int rc = 0;
 
-	for (i = 0; i < r->nops; i++) {
-		const struct rec_op *o = &r->ops[i];
-
-		undone += o->undone;
-		begun += o->begun;
-		ended += o->ended;
-		failed += o->ended && o->status;
-		inside += o->parent != REC_NONE && !o->undone;
-		launches += o->launch && !o->undone;
+	if (r->nedges) {
+		m.end = calloc(r->nops + 1, sizeof(*m.end));
+		rc = m.end ? 0 : -ENOMEM;
 	}
-	for (i = 0; i < r->naccesses; i++)
-		writes += r->accesses[i].write;
-	info_file(r, path);
-	printf("ops        %zu pushed by %" PRIu32 " threads, %zu of them in bodies; %zu begun, "
-	       "%zu over, %zu with an error, %zu refused\n", r->nops - undone, r->threads, inside,
-	       begun, ended, failed, undone);
-	if (launches)
-		printf("launches   %zu of these ops, with %zu bodies\n", launches, r->nnodes);
-	printf("vars       %zu; %zu reads, %zu writes\n", r->nvars, r->naccesses - writes,
-	       writes);
+	if (!rc)
+		rc = source_run(s, &sink, &m, info_again);
+	if (rc) {
+		info_free(&m);
+		return rc;
+	}
+	r = source_info(s);
+	source_counts(s, &undone, &writes);
+	info_file(r, s->path);
+	printf("ops        %" PRIu64 " pushed by %" PRIu32 " threads, %" PRIu64 " of them in bodies; %"
+	       PRIu64 " begun, %" PRIu64 " over, %" PRIu64 " with an error, %" PRIu64 " refused\n",
+	       m.n, r->threads, m.inside, m.begun, m.ended, m.failed, undone);
+	if (m.launches)
+		printf("launches   %" PRIu64 " of these ops, with %zu bodies\n", m.launches, r->nnodes);
+	printf("vars       %zu; %" PRIu64 " reads, %" PRIu64 " writes\n", r->nvars,
+	       r->naccesses - writes, writes);
 	if (r->nedges)
 		printf("parents    %zu, of which no file implies %zu\n", r->nedges, r->ntold);
 	if (r->covered > 0)
@@ -225,12 +307,12 @@ static int info(const struct recording *r, const char *path, const uint32_t *ord
 		printf("waits      %zu\n", r->nwaits);
 	if (r->foreign)
 		printf("others     %" PRIu64 " events of ops that were pushed before\n", r->foreign);
-	quantiles(r, "queued", false);
-	quantiles(r, "bodies", true);
-	if (!span_of(r, order, n, &work, &span))
-		printf("work       %.6f s, longest chain %.6f s: parallelism %.2f\n", (double)work / 1e9,
-		       (double)span / 1e9, span ? (double)work / (double)span : 1.0);
-	printf("order      serial order of %zu ops found\n", n);
+	times_print("queued", &m.queued);
+	times_print("bodies", &m.bodies);
+	printf("work       %.6f s, longest chain %.6f s: parallelism %.2f\n", (double)m.work / 1e9,
+	       (double)m.span / 1e9, m.span ? (double)m.work / (double)m.span : 1.0);
+	printf("order      serial order of %" PRIu64 " ops found\n", m.n);
+	info_free(&m);
 	return 0;
 }
 
@@ -254,44 +336,47 @@ static void dump_nodes(const struct recording *r, const struct rec_op *o)
 	}
 }
 
-static int dump(const struct recording *r, const uint32_t *order, size_t n)
+static int dump_op(void *ctx, const struct flow_op *op)
 {
+	const struct rec_op *o = &op->one->ops[0];
 	uint32_t j;
-	size_t i;
 
-	printf("# place op engine:thread push_us begin_us end_us runner status \"name\" prop prio "
-	       "device accesses (r|w var@version)\n");
-	for (i = 0; i < n; i++) {
-		const struct rec_op *o = &r->ops[order[i]];
+	(void)ctx;
+	printf("%" PRIu64 " %" PRIu32 " %" PRIu32 ":%" PRIu32 " %.3f", op->place, op->number, o->engine,
+	       o->thread, (double)o->push / 1e3);
+	if (o->begun)
+		printf(" %.3f", (double)o->begin / 1e3);
+	else
+		printf(" -");
+	if (o->ended)
+		printf(" %.3f %" PRIu32 " %" PRId32, (double)o->end / 1e3, o->runner, o->status);
+	else
+		printf(" - - -");
+	printf(" \"%s\" %s%s%s%s%s%s %" PRId32 " %" PRIu32, o->name, prop_name(o->prop),
+	       o->async ? "+async" : "", o->empty ? "+empty" : "", o->more ? "+more" : "",
+	       o->ends ? "+ends" : "", o->launch ? "+launch" : "", o->priority, (uint32_t)o->device);
+	for (j = 0; j < o->naccesses; j++) {
+		const struct rec_access *a = &op->one->accesses[j];
 
-		printf("%zu %" PRIu32 " %" PRIu32 ":%" PRIu32 " %.3f", i, order[i], o->engine,
-		       o->thread, (double)o->push / 1e3);
-		if (o->begun)
-			printf(" %.3f", (double)o->begin / 1e3);
-		else
-			printf(" -");
-		if (o->ended)
-			printf(" %.3f %" PRIu32 " %" PRId32, (double)o->end / 1e3, o->runner,
-			       o->status);
-		else
-			printf(" - - -");
-		printf(" \"%s\" %s%s%s%s%s%s %" PRId32 " %" PRIu32, o->name, prop_name(o->prop),
-		       o->async ? "+async" : "", o->empty ? "+empty" : "", o->more ? "+more" : "",
-		       o->ends ? "+ends" : "", o->launch ? "+launch" : "", o->priority, (uint32_t)o->device);
-		for (j = 0; j < o->naccesses; j++) {
-			const struct rec_access *a = &r->accesses[o->access + j];
-
-			printf(" %c%" PRIu32, a->write ? 'w' : 'r', a->var);
-			if (a->placed)
-				printf("@%" PRIu64, a->version);
-		}
-		dump_nodes(r, o);
-		putchar('\n');
+		printf(" %c%" PRIu32, a->write ? 'w' : 'r', a->var);
+		if (a->placed)
+			printf("@%" PRIu64, a->version);
 	}
+	dump_nodes(op->one, o);
+	putchar('\n');
 	return 0;
 }
 
-static void json_text(const char *s)
+static int dump(struct source *s)
+{
+	static const struct flow_sink sink = { .op = dump_op };
+
+	printf("# place op engine:thread push_us begin_us end_us runner status \"name\" prop prio "
+	       "device accesses (r|w var@version)\n");
+	return source_run(s, &sink, NULL, NULL);
+}
+
+void json_print(const char *s)
 {
 	putchar('"');
 	for (; *s; s++) {
@@ -316,7 +401,7 @@ static void json_nodes(const struct recording *r, const struct rec_op *o)
 		const struct rec_node *n = &r->nodes[o->node + i];
 
 		printf("%s{\"body\":%" PRIu32 ",\"name\":", i ? "," : "", n->number);
-		json_text(n->name);
+		json_print(n->name);
 		printf(",\"async\":%s,\"skipped\":%s,\"begin_ns\":%" PRIu64 ",\"runner\":%" PRIu32,
 		       n->async ? "true" : "false", n->skipped ? "true" : "false", n->begin,
 		       n->runner);
@@ -330,14 +415,25 @@ static void json_nodes(const struct recording *r, const struct rec_op *o)
 	putchar(']');
 }
 
-static void json_op(const struct recording *r, uint32_t number)
-{
-	const struct rec_op *o = &r->ops[number];
-	uint32_t j;
+/* The ops go to standard output, the waits to a file, whose contents follow. */
+struct json {
+	const char *sep;
+	FILE *waits;
+	const char *waits_sep;
+};
 
+static int json_op(void *ctx, const struct flow_op *op)
+{
+	const struct recording *r = op->one;
+	const struct rec_op *o = &r->ops[0];
+	struct json *out = ctx;
+	uint32_t number = op->number, j;
+
+	fputs(out->sep, stdout);
+	out->sep = ",\n";
 	printf("{\"op\":%" PRIu32 ",\"engine\":%" PRIu32 ",\"thread\":%" PRIu32 ",\"name\":",
 	       number, o->engine, o->thread);
-	json_text(o->name);
+	json_print(o->name);
 	printf(",\"prop\":\"%s\",\"priority\":%" PRId32 ",\"device\":%u,\"async\":%s,\"more\":%s"
 	       ",\"push_ns\":%" PRIu64, prop_name(o->prop), o->priority, o->device,
 	       o->async ? "true" : "false", o->more ? "true" : "false", o->push);
@@ -362,15 +458,40 @@ static void json_op(const struct recording *r, uint32_t number)
 		putchar('}');
 	}
 	printf("]}");
+	return 0;
 }
 
-static int json(const struct recording *r, const uint32_t *order, size_t n)
+static void json_wait(void *ctx, const struct rec_wait *w)
 {
-	size_t i;
+	struct json *out = ctx;
+	FILE *f = out->waits;
 
+	fprintf(f, "%s{\"engine\":%" PRIu32 ",\"thread\":%" PRIu32 ",\"begin_ns\":%" PRIu64,
+		out->waits_sep, w->engine, w->thread, w->begin);
+	out->waits_sep = ",\n";
+	if (w->var != REC_NONE)
+		fprintf(f, ",\"var\":%" PRIu32 ",\"write\":%s", w->var, w->write ? "true" : "false");
+	if (w->after != REC_NONE)
+		fprintf(f, ",\"after\":%" PRIu32, w->after);
+	if (w->ended)
+		fprintf(f, ",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, w->end, w->status);
+	putc('}', f);
+}
+
+static int json(struct source *s)
+{
+	static const struct flow_sink sink = { .op = json_op, .wait = json_wait };
+	struct json out = { .sep = "\n", .waits = tmpfile(), .waits_sep = "\n" };
+	const struct recording *r = source_info(s);
+	char text[4096];
+	size_t i;
+	int rc;
+
+	if (!out.waits)
+		return file_err(s->err, s->errlen, -errno, "no temporary file: %s", strerror(errno));
 	printf("{\"format\":\"pawl-record\",\"version\":1,\"source\":\"%s\",\"program\":",
 	       r->format);
-	json_text(r->program);
+	json_print(r->program);
 	printf(",\"ended\":%s,\"length_ns\":%" PRIu64 ",\"lost\":%" PRIu64 ",\n\"engines\":[",
 	       r->ended ? "true" : "false", r->length, r->lost);
 	for (i = 0; i < r->nengines; i++) {
@@ -381,27 +502,16 @@ static int json(const struct recording *r, const uint32_t *order, size_t n)
 		       e->workers, e->devices);
 	}
 	printf("],\n\"ops\":[");
-	for (i = 0; i < n; i++) {
-		printf(i ? ",\n" : "\n");
-		json_op(r, order[i]);
-	}
+	rc = source_run(s, &sink, &out, NULL);
 	printf("],\n\"waits\":[");
-	for (i = 0; i < r->nwaits; i++) {
-		const struct rec_wait *w = &r->waits[i];
-
-		printf("%s{\"engine\":%" PRIu32 ",\"thread\":%" PRIu32 ",\"begin_ns\":%" PRIu64,
-		       i ? ",\n" : "\n", w->engine, w->thread, w->begin);
-		if (w->var != REC_NONE)
-			printf(",\"var\":%" PRIu32 ",\"write\":%s", w->var, w->write ? "true" : "false");
-		if (w->after != REC_NONE)
-			printf(",\"after\":%" PRIu32, w->after);
-		if (w->ended)
-			printf(",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, w->end,
-			       w->status);
-		putchar('}');
-	}
+	rewind(out.waits);
+	while (!rc && (i = fread(text, 1, sizeof(text), out.waits)) > 0)
+		fwrite(text, 1, i, stdout);
+	if (!rc && ferror(out.waits))
+		rc = file_err(s->err, s->errlen, -EIO, "the temporary file cannot be read");
+	fclose(out.waits);
 	printf("]}\n");
-	return 0;
+	return rc;
 }
 
 /* --- other formats --- */
@@ -475,141 +585,6 @@ static struct link *links(const struct recording *r, const uint32_t *order, size
 	return l;
 }
 
-/* One event of Chrome's trace format; ts and dur are microseconds. */
-static void event(const char *sep, char ph, const char *cat, const char *name, uint32_t engine,
-		  uint32_t thread, uint64_t ns)
-{
-	printf("%s\n{\"ph\":\"%c\",\"cat\":\"%s\",\"name\":", sep, ph, cat);
-	json_text(*name ? name : "op");
-	/* no process and no thread of the kernel has such a number */
-	printf(",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 ",\"ts\":%.3f", engine + 1, 5000000 + thread,
-	       (double)ns / 1e3);
-}
-
-/* Where an arrow begins or ends: at the slice of a body. */
-struct slice {
-	uint32_t engine, runner;
-	uint64_t begin, end;
-};
-
-/* That of an op, or of the last or the first body of a launch.  Returns false if there is none. */
-static bool slice_of(const struct recording *r, const struct rec_op *o, bool first, struct slice *s)
-{
-	bool found = !o->launch && o->ended && !o->async;
-	uint32_t i;
-
-	*s = (struct slice){ o->engine, o->runner == REC_NONE ? o->thread : o->runner, o->begin, o->end };
-	for (i = 0; o->launch && i < o->nnodes; i++) {
-		const struct rec_node *n = &r->nodes[o->node + i];
-
-		if (!n->ended || n->skipped || n->async ||
-		    (found && !(first ? n->begin < s->begin : n->end > s->end)))
-			continue;
-		*s = (struct slice){ o->engine, n->runner, n->begin, n->end };
-		found = true;
-	}
-	return found;
-}
-
-/* Returns false if it would lead back, because the one before was asynchronous or the clocks differ. */
-static bool arrow(const struct slice *from, const struct slice *to, uint64_t id)
-{
-	if (to->begin < from->begin)
-		return false;
-	event(",", 's', "dep", "dep", from->engine, from->runner, from->begin);
-	printf(",\"id\":%" PRIu64 "}", id);
-	event(",", 'f', "dep", "dep", to->engine, to->runner, to->begin);
-	printf(",\"id\":%" PRIu64 ",\"bp\":\"e\"}", id);
-	return true;
-}
-
-/* Arrows along the vars, and between the bodies of launches.  Returns how many cannot be shown. */
-static int64_t arrows(const struct recording *r, const uint32_t *order, size_t n)
-{
-	struct slice from, to;
-	size_t count, i;
-	struct link *l = links(r, order, n, &count);
-	const struct rec_node *next;
-	uint64_t id = 0, missing = 0;
-	uint32_t k;
-
-	if (!l)
-		return -1;
-	for (i = 0; i < count; i++)
-		if (slice_of(r, &r->ops[order[l[i].from]], false, &from) &&
-		    slice_of(r, &r->ops[order[l[i].to]], true, &to) && arrow(&from, &to, id + 1))
-			id++;
-		else
-			missing++;
-	free(l);
-	for (i = 0; i < r->nnodes; i++) {
-		const struct rec_node *b = &r->nodes[i];
-		const struct rec_op *o = &r->ops[b->op];
-
-		from = (struct slice){ o->engine, b->runner, b->begin, b->end };
-		for (k = 0; k < b->nsucc; k++) {
-			next = rec_node_find(r, o, r->succ[b->succ + k]);
-			if (next)
-				to = (struct slice){ o->engine, next->runner, next->begin, next->end };
-			if (next && b->ended && next->ended && !b->skipped && !next->skipped &&
-			    !b->async && !next->async && arrow(&from, &to, id + 1))
-				id++;
-			else
-				missing++;
-		}
-	}
-	return (int64_t)missing;
-}
-
-/* Bodies are slices of their threads; asynchronous ones and launches are async events. */
-static int chrome(const struct recording *r, const uint32_t *order, size_t n)
-{
-	const char *sep = "";
-	int64_t missing;
-	size_t i;
-
-	printf("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
-	for (i = 0; i < n; i++) {
-		const struct rec_op *o = &r->ops[order[i]];
-		const char *cat = o->launch ? "launch" : "async", *name = o->launch ? cat : o->name;
-		uint32_t runner = o->runner == REC_NONE ? o->thread : o->runner;
-
-		if (!o->ended)
-			continue;
-		if (!o->launch && !o->async) {
-			event(sep, 'X', "op", name, o->engine, runner, o->begin);
-			printf(",\"dur\":%.3f,\"args\":{\"op\":%" PRIu32 "}}",
-			       (double)(o->end - o->begin) / 1e3, order[i]);
-		} else {
-			event(sep, 'b', cat, name, o->engine, runner, o->begin);
-			printf(",\"id\":%" PRIu32 "}", order[i]);
-			event(",", 'e', cat, name, o->engine, runner, o->end);
-			printf(",\"id\":%" PRIu32 "}", order[i]);
-		}
-		sep = ",";
-	}
-	for (i = 0; i < r->nnodes; i++) {
-		const struct rec_node *k = &r->nodes[i];
-		uint32_t engine = r->ops[k->op].engine;
-
-		if (!k->ended || k->skipped)
-			continue;
-		event(sep, k->async ? 'b' : 'X', "op", k->name, engine, k->runner, k->begin);
-		if (k->async) {
-			printf(",\"id\":\"%" PRIu32 ".%" PRIu32 "\"}", k->op, k->number);
-			event(",", 'e', "op", k->name, engine, k->runner, k->end);
-			printf(",\"id\":\"%" PRIu32 ".%" PRIu32 "\"}", k->op, k->number);
-		} else {
-			printf(",\"dur\":%.3f,\"args\":{\"op\":%" PRIu32 "}}",
-			       (double)(k->end - k->begin) / 1e3, k->op);
-		}
-		sep = ",";
-	}
-	missing = arrows(r, order, n);
-	printf("\n],\"otherData\":{\"arrows_missing\":%" PRId64 "}}\n", missing);
-	return missing < 0 ? -ENOMEM : 0;
-}
-
 static void files(const struct recording *r, const struct rec_op *o, const char *key, bool write)
 {
 	const char *sep = "";
@@ -657,7 +632,7 @@ static int wfformat(const struct recording *r, const uint32_t *order, size_t n)
 		const struct rec_op *o = &r->ops[order[i]];
 
 		printf("%s\n{\"id\":\"op%zu\",\"name\":", i ? "," : "", i);
-		json_text(*o->name ? o->name : "op");
+		json_print(*o->name ? o->name : "op");
 		for (end = p; end < count && up[end].from == i; end++)
 			;
 		tasks("parents", up, p, end, true);
@@ -686,30 +661,45 @@ static int wfformat(const struct recording *r, const uint32_t *order, size_t n)
 	return 0;
 }
 
-static int show(const char *self, const char *what, const char *path)
+/* As tasks name those before and behind them, this is written from memory. */
+static int show_wfformat(const char *path, char *err, size_t errlen)
 {
 	struct recording r;
 	uint32_t *order;
-	char err[256];
 	size_t n;
-	int rc;
+	int rc = workload_open(path, &r, &order, &n, err, errlen);
 
-	if (workload_open(path, &r, &order, &n, err, sizeof(err))) {
-		fprintf(stderr, "%s: %s\n", self, err);
-		return STATUS_FAILED;
-	}
-	if (!strcmp(what, "info"))
-		rc = info(&r, path, order, n);
-	else if (!strcmp(what, "dump"))
-		rc = dump(&r, order, n);
-	else if (!strcmp(what, "trace"))
-		rc = chrome(&r, order, n);
-	else if (!strcmp(what, "wfformat"))
-		rc = wfformat(&r, order, n);
-	else
-		rc = json(&r, order, n);
+	if (rc)
+		return rc;
+	rc = wfformat(&r, order, n);
 	free(order);
 	rec_free(&r);
+	return rc ? file_err(err, errlen, rc, "%s: no memory", path) : 0;
+}
+
+static int show(const char *self, const char *what, const char *path)
+{
+	static const struct { const char *what; int (*fn)(struct source *s); } shows[] = {
+		{ "info", info }, { "dump", dump }, { "json", json }, { "trace", record_trace } };
+	char err[256] = "no memory";
+	struct source s;
+	size_t i;
+	int rc;
+
+	if (!strcmp(what, "wfformat")) {
+		rc = show_wfformat(path, err, sizeof(err));
+	} else {
+		rc = source_open(&s, path, err, sizeof(err));
+		if (!rc && strcmp(what, "info"))
+			rc = source_check(&s);
+		for (i = 0; !rc && strcmp(shows[i].what, what); i++)
+			;
+		if (!rc)
+			rc = shows[i].fn(&s);
+		source_close(&s);
+	}
+	if (rc)
+		fprintf(stderr, "%s: %s\n", self, err);
 	return rc ? STATUS_FAILED : STATUS_OK;
 }
 

@@ -236,14 +236,14 @@ static int get_push(struct cursor *c, struct state *st, unsigned int kind, bool 
 	n = get(c);
 	if (c->cut)
 		return 0;
-	if (name > st->nnames)
-		return bad_event(c, "name %" PRIu64 " of %zu", name, st->nnames);
-	if (name)
-		o.name = st->names[name - 1];
 	if (n > (uint64_t)(c->end - c->p) / 2) {
 		c->cut = true;
 		return 0;
 	}
+	if (name > st->nnames)
+		return bad_event(c, "name %" PRIu64 " of %zu", name, st->nnames);
+	if (name)
+		o.name = st->names[name - 1];
 	if (!first) {
 		for (i = 0; i < 2 * n; i++)
 			get(c);
@@ -642,22 +642,16 @@ static int node_cmp(const void *a, const void *b)
 	return (int)x->ended - (int)y->ended;
 }
 
-/* Join the begin and the end of each body of a launch. */
-static int nodes_join(struct reader *rd)
+uint64_t rec_nodes_join(struct rec_node *nodes, size_t *count)
 {
-	struct recording *r = rd->r;
-	struct rec_node *to = r->nodes, *n;
-	size_t i;
+	struct rec_node *to = nodes, *n;
 
-	if (r->nnodes)
-		qsort(r->nodes, r->nnodes, sizeof(*r->nodes), node_cmp);
-	for (i = 0; i < r->nnodes; i++) {
-		n = &r->nodes[i];
-		if (to > r->nodes && to[-1].op == n->op && to[-1].number == n->number) {
+	if (*count)
+		qsort(nodes, *count, sizeof(*nodes), node_cmp);
+	for (n = nodes; n < nodes + *count; n++) {
+		if (to > nodes && to[-1].op == n->op && to[-1].number == n->number) {
 			if (to[-1].ended || !n->ended)
-				return file_err(rd->err, rd->errlen, -EBADMSG,
-						"%s: body %u of op %u %s twice", rd->name, n->number,
-						n->op, n->ended ? "ends" : "begins");
+				return (uint64_t)(n - nodes) + 1;
 			to[-1].ended = true;
 			to[-1].end = n->end > to[-1].begin ? n->end : to[-1].begin;
 			to[-1].status = n->status;
@@ -670,7 +664,22 @@ static int nodes_join(struct reader *rd)
 			continue;
 		*to++ = *n;
 	}
-	r->nnodes = (size_t)(to - r->nodes);
+	*count = (size_t)(to - nodes);
+	return 0;
+}
+
+static int nodes_join(struct reader *rd)
+{
+	struct recording *r = rd->r;
+	uint64_t bad = rec_nodes_join(r->nodes, &r->nnodes);
+	size_t i;
+
+	if (bad) {
+		const struct rec_node *n = &r->nodes[bad - 1];
+
+		return file_err(rd->err, rd->errlen, -EBADMSG, "%s: body %u of op %u %s twice", rd->name,
+				n->number, n->op, n->ended ? "ends" : "begins");
+	}
 	for (i = 0; i < r->nnodes; i++) {
 		struct rec_op *o = &r->ops[r->nodes[i].op];
 
@@ -734,7 +743,7 @@ static int finish(struct reader *rd)
 int rec_parse(const char *name, const void *data, size_t len, struct recording *r, char *err,
 	      size_t errlen)
 {
-	struct reader rd = { .name = name, .r = r, .err = err, .errlen = errlen };
+	struct reader rd = { .name = name, .r = r, .fd = -1, .err = err, .errlen = errlen };
 	size_t i;
 	int rc;
 
