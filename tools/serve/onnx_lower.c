@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * onnx_lower.c - operators of ONNX that are read as several others: LSTM, GRU and Einsum.
+ * onnx_lower.c - operators of ONNX that are read as several others: LSTM, GRU, Einsum, and those
+ * whose inputs are quantized.
  */
 #include <errno.h>
 #include <limits.h>
@@ -78,6 +79,22 @@ static int matmul(struct reader *r, int x, int y)
 	int in[2] = { x, y };
 
 	return x < 0 ? x : y < 0 ? y : make(r, OP_MATMUL, "MatMul", rows_matmul, &a, in, 2);
+}
+
+/* A node of one of the other tables. */
+static int table(struct reader *r, const struct oper *o, const struct attrs *a, const int *in,
+		 unsigned int nin)
+{
+	int v;
+	unsigned int i;
+
+	for (i = 0; i < nin; i++)
+		if (in[i] < -1)
+			return in[i];
+	v = make(r, OP_TABLE, o->name, o->rows, a, in, nin);
+	if (v >= 0)
+		r->g->node[r->g->nnodes - 1].oper = o;
+	return v;
 }
 
 /* Let the node's output have this name; all is made for it. */
@@ -170,7 +187,7 @@ static int one_way(struct reader *r, const struct oper *o, const int *in, int64_
 	static const int64_t turned[] = { 1, 0 };
 	static const int from[] = { 3, 5, 6 };		/* bias, state, cells */
 	struct attrs a = { .group = 1, .p = { back, linear } };
-	int to[5] = { -1, -1, -1, -1, -1 }, v;
+	int to[5] = { -1, -1, -1, -1, -1 };
 	unsigned int i, n = 2;
 
 	to[0] = matmul(r, in[0], transpose(r, part(r, in[1], d), turned, 2));
@@ -185,10 +202,7 @@ static int one_way(struct reader *r, const struct oper *o, const int *in, int64_
 			return to[2 + i];
 		n = 3 + i;
 	}
-	v = make(r, OP_TABLE, o->name, o->rows, &a, to, n);
-	if (v >= 0)
-		r->g->node[r->g->nnodes - 1].oper = o;
-	return v;
+	return table(r, o, &a, to, n);
 }
 
 static int recurrent(struct reader *r, const struct oper *o)
@@ -394,16 +408,129 @@ static int einsum(struct reader *r)
 	memcpy(a.steps, out, sizeof(a.steps));
 	for (i = 0; i < 3; i++)
 		a.p[i] = n[i];
-	rc = make(r, OP_TABLE, "Einsum", oper_einsum.rows, &a, in, nin);
-	if (rc >= 0)
-		r->g->node[r->g->nnodes - 1].oper = &oper_einsum;
-	return output(r, 0, rc);
+	return output(r, 0, table(r, &oper_einsum, &a, in, nin));
+}
+
+/* ---- quantized inputs: the numbers that they mean, and float32 operators --------------------- */
+
+static int cast(struct reader *r, enum serve_type to, int in)
+{
+	struct attrs a = { .group = 1, .to = to };
+
+	return make1(r, OP_CAST, "Cast", rows_each, &a, in);
+}
+
+static int times(struct reader *r, int x, int y)
+{
+	struct attrs a = { .group = 1, .kind = B_MUL };
+	int in[2] = { x, y };
+
+	return x < 0 ? x : y < 0 ? y : make(r, OP_BINARY, "Mul", rows_each, &a, in, 2);
+}
+
+static int dequantize(struct reader *r, int x, int scale, int zero, int64_t axis)
+{
+	struct attrs a = { .group = 1, .p = { axis } };
+	int in[3] = { x, scale, zero };
+
+	return table(r, onnx_oper("DequantizeLinear"), &a, in, zero < 0 ? 2 : 3);
+}
+
+static int quantize(struct reader *r, int x, int scale, int zero)
+{
+	struct attrs a = { .group = 1, .p = { 1 } };
+	int in[3] = { x, scale, zero };
+
+	return table(r, onnx_oper("QuantizeLinear"), &a, in, 3);
+}
+
+/* Minus its zero point, as float32; -1: it has none. */
+static int centered(struct reader *r, int x, int zero, int64_t axis)
+{
+	struct attrs a = { .group = 1, .p = { axis } };
+	int in[2] = { x, zero };
+
+	return table(r, &oper_centered, &a, in, zero < 0 ? 1 : 2);
+}
+
+/* A convolution with the attributes of the node, whose weights were this value. */
+static int conv(struct reader *r, int x, int w, int bias, int weights)
+{
+	int in[3] = { x, w, bias }, v, rc;
+	struct attrs a = { .group = 1 };
+	unsigned int i;
+
+	if (x < 0 || w < 0 || bias < -1)
+		return x < 0 ? x : w < 0 ? w : bias;
+	for (i = 0; i < 2; i++)
+		a.kernel[i] = a.stride[i] = a.dilation[i] = 1;
+	v = make(r, OP_CONV, "Conv", rows_images, &a, in, 3);
+	if (v < 0)
+		return v;
+	rc = onnx_window(r, &r->g->node[r->g->nnodes - 1], weights);
+	return rc ? rc : v;
+}
+
+/* Inputs: x, scale, zero point, those of w, scale and zero point of the output, a bias. */
+static int quantized(struct reader *r, bool is_conv, const int *in)
+{
+	int x, w, bias = -1;
+
+	x = dequantize(r, in[0], in[1], in[2], -2);
+	w = dequantize(r, in[3], in[4], in[5], is_conv ? 0 : -1);
+	if (!is_conv)
+		return quantize(r, matmul(r, x, w), in[6], in[7]);
+	if (in[8] >= 0)
+		bias = times(r, times(r, cast(r, SERVE_FP32, in[8]), in[1]), in[4]);
+	return quantize(r, conv(r, x, w, bias, in[3]), in[6], in[7]);
+}
+
+static int integers(struct reader *r, bool is_conv, const int *in)
+{
+	int x = centered(r, in[0], in[2], INT64_MAX);
+	int w = centered(r, in[1], in[3], is_conv ? 0 : -1);
+
+	return cast(r, SERVE_INT32, is_conv ? conv(r, x, w, -1, in[1]) : matmul(r, x, w));
+}
+
+static int of_integers(struct reader *r, bool is_conv, bool scales)
+{
+	unsigned int must = scales ? 8 : 2, most = scales ? 8 + is_conv : 4;
+	unsigned int n = (unsigned int)r->np->n_input, i;
+	int in[9] = { -1, -1, -1, -1, -1, -1, -1, -1, -1 }, rc;
+
+	if (n < must || n > most || r->np->n_output != 1)
+		return onnx_refuse(r, -EINVAL, "%u inputs, %zu outputs", n, r->np->n_output);
+	rc = onnx_inputs(r, n, must, in);
+	if (rc)
+		return rc;
+	for (i = 0; i < r->np->n_attribute; i++) {
+		static const char window[] = " auto_pad dilations group kernel_shape pads strides ";
+		char name[64];
+
+		snprintf(name, sizeof(name), " %.60s ", r->np->attribute[i]->name ?
+			 r->np->attribute[i]->name : "?");
+		if (!is_conv || !strstr(window, name))
+			return onnx_refuse(r, -ENOTSUP, "attribute%s", name);
+	}
+	return output(r, 0, scales ? quantized(r, is_conv, in) : integers(r, is_conv, in));
 }
 
 int onnx_lower(struct reader *r)
 {
+	static const struct {
+		const char *name;
+		bool conv, scales;
+	} quant[] = {
+		{ "ConvInteger", true, false }, { "MatMulInteger", false, false },
+		{ "QLinearConv", true, true }, { "QLinearMatMul", false, true },
+	};
 	const char *op = r->np->op_type;
+	unsigned int i;
 
+	for (i = 0; i < sizeof(quant) / sizeof(quant[0]); i++)
+		if (!strcmp(op, quant[i].name))
+			return of_integers(r, quant[i].conv, quant[i].scales);
 	return !strcmp(op, "LSTM") ? recurrent(r, &oper_lstm) :
 		!strcmp(op, "GRU") ? recurrent(r, &oper_gru) : !strcmp(op, "Einsum") ? einsum(r) : -ENOENT;
 }

@@ -241,6 +241,28 @@ static int read_window(struct reader *r, struct attrs *a)
 	return 0;
 }
 
+int onnx_window(struct reader *r, struct node *n, int weights)
+{
+	const struct value *w = &r->g->value[weights];
+	struct attrs *a = &n->a;
+	unsigned int i;
+	int rc = read_window(r, a);
+
+	if (rc)
+		return rc;
+	if (attr(r, "output_shape") || (n->op == OP_DECONV && a->auto_pad))
+		return refuse_node(r, -ENOTSUP, "output_shape or auto_pad");
+	/* The size of the window may only be in the weights. */
+	if (!attr(r, "kernel_shape")) {
+		if (!w->data || w->rank < 3 || w->rank > 4)
+			return refuse_node(r, -ENOTSUP, "no kernel_shape");
+		a->spatial = w->rank - 2;
+		for (i = 0; i < a->spatial; i++)
+			a->kernel[i] = w->dims[2 + i];
+	}
+	return 0;
+}
+
 /* The value of an input that is a constant: a single number. */
 static int scalar(struct reader *r, const struct node *n, unsigned int i, float *out)
 {
@@ -482,25 +504,8 @@ static int read_attrs(struct reader *r, struct node *n)
 	a->kind = r->def->kind;
 	switch (n->op) {
 	case OP_CONV:
-	case OP_DECONV: {
-		const struct value *w = &g->value[n->in[1]];
-		unsigned int i;
-		int rc = read_window(r, a);
-
-		if (rc)
-			return rc;
-		if (attr(r, "output_shape") || (n->op == OP_DECONV && a->auto_pad))
-			return refuse_node(r, -ENOTSUP, "output_shape or auto_pad");
-		/* The size of the window may only be in the weights. */
-		if (!attr(r, "kernel_shape")) {
-			if (!w->data || w->rank < 3 || w->rank > 4)
-				return refuse_node(r, -ENOTSUP, "no kernel_shape");
-			a->spatial = w->rank - 2;
-			for (i = 0; i < a->spatial; i++)
-				a->kernel[i] = w->dims[2 + i];
-		}
-		return 0;
-	}
+	case OP_DECONV:
+		return onnx_window(r, n, n->in[1]);
 	case OP_POOL:
 		a->max_pool = r->def->kind;
 		a->count_pad = attr_int(r, "count_include_pad", 0);
@@ -760,9 +765,9 @@ static int read_constant(struct reader *r)
 
 /* ---- operators of the other tables ------------------------------------------------ */
 
-static const struct oper *oper_find(const char *name)
+const struct oper *onnx_oper(const char *name)
 {
-	static const struct oper *const tables[] = { opers_move, opers_index, opers_math };
+	static const struct oper *const tables[] = { opers_move, opers_index, opers_math, opers_attention };
 	const struct oper *o;
 	unsigned int i;
 
@@ -979,8 +984,8 @@ int onnx_node(struct reader *r)
 			return rc;
 		rc = 0;
 	}
-	if (!r->def && oper_find(np->op_type))
-		return read_oper(r, oper_find(np->op_type));
+	if (!r->def && onnx_oper(np->op_type))
+		return read_oper(r, onnx_oper(np->op_type));
 	if (!r->def)
 		return refuse_node(r, -ENOTSUP, "this operator is not supported");
 	while (inputs && !*np->input[inputs - 1])

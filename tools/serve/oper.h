@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * oper.h - operators that are rows of tables: ops_move.c, ops_index.c, ops_math.c.
+ * oper.h - operators that are rows of tables: ops_move.c, ops_index.c, ops_math.c, ops_attention.c.
  *
  * A row has the rule of the output's shape, the rule of the rows of a batch (rows.c) and the
  * kernel.  An operator with several outputs is a node for each of them, with its number in
@@ -57,8 +57,8 @@ struct oper {
 };
 
 /* Ended by a row without a name. */
-extern const struct oper opers_move[], opers_index[], opers_math[];
-extern const struct oper oper_lstm, oper_gru, oper_einsum;	/* that onnx_lower.c uses */
+extern const struct oper opers_move[], opers_index[], opers_math[], opers_attention[];
+extern const struct oper oper_lstm, oper_gru, oper_einsum, oper_centered;	/* that onnx_lower.c uses */
 
 /* The number of the input that has the type of the output; or -1, and the type itself. */
 static inline int oper_type(const struct node *n, enum serve_type *type)

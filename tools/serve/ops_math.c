@@ -322,7 +322,7 @@ static int shape_quantize(const struct ctx *c, const struct shape *const *in, st
 		if (s->rank != 1 || !axis_ok(axis, x->rank) || s->dims[0] != x->dims[axis])
 			return bad(c, "scales do not fit axis %lld", (long long)c->n->a.p[0]);
 	}
-	if (z && (z->rank != s->rank || memcmp(z->dims, s->dims, z->rank * sizeof(*z->dims))))
+	if (z && (z->rank > 1 || count(z->rank, z->dims) != count(s->rank, s->dims)))
 		return bad(c, "zero points do not fit the scales");
 	if (z && de && z->type != x->type)
 		return bad(c, "zero points of another type");
@@ -383,29 +383,50 @@ static void dequantize1(int64_t n, char *const *p, const int64_t *st, const void
 	}
 }
 
+/* Minus the zero point, of which there is one, or one for each element of the axis in p. */
+static int shape_centered(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	const struct shape *x = in[0], *z = c->n->nin > 1 ? in[1] : NULL;
+	int64_t axis = axis_of(c->n->a.p[0], x->rank);
+
+	if (z && (z->type != x->type || z->rank > 1))
+		return bad_shape(c, -ENOTSUP, "zero points of this type or shape");
+	if (z && count(z->rank, z->dims) != 1) {
+		if (axis == INT64_MAX)
+			return bad_shape(c, -ENOTSUP, "a zero point for each row");
+		if (!axis_ok(axis, x->rank) || z->dims[0] != x->dims[axis])
+			return bad(c, "zero points do not fit the data");
+	}
+	return shape_same(c, in, out);
+}
+
 /* With one scale the axis does not matter. */
 static bool rows_quantize(struct rows *r)
 {
 	if (!row_first_alone(r))
 		return false;
-	return (count(r->in[1]->rank, r->in[1]->dims) == 1 ||
+	return (r->node->nin < 2 || count(r->in[1]->rank, r->in[1]->dims) == 1 ||
 		r->at[0]->axis != row_axis(r->node->a.p[0], r->in[0]->rank)) &&
 		row_along(r, r->at[0]->axis, r->at[0]->k);
 }
 
 static int run_quantize(const struct node *n, const struct view *out, const struct view *const *in)
 {
-	bool de = n->oper->kind;
-	unsigned int i, rank = out->rank;
+	static const float one = 1;
+	bool de = n->oper->kind, centered = n->oper == &oper_centered;
+	unsigned int i, k, from, rank = out->rank;
 	struct view s[2];
 	const struct view *v[] = { out, in[0], &s[0], &s[1] };
 
 	/* along the axis of the data; without zero points the operand is NULL, and is not moved */
 	for (i = 0; i < 2; i++) {
-		s[i] = n->nin > 1 + i && in[1 + i] ? *in[1 + i] : (struct view){ .type = SERVE_BYTES };
+		from = centered ? i : 1 + i;
+		s[i] = from && n->nin > from && in[from] ? *in[from] :
+			(struct view){ .type = SERVE_BYTES };
+		if (!from)
+			s[i] = (struct view){ SERVE_FP32, 0, { 0 }, { 0 }, (char *)(uintptr_t)&one };
 		if (s[i].rank == 1) {
 			int64_t axis = axis_of(n->a.p[0], rank), size = s[i].dims[0];
-			unsigned int k;
 
 			for (k = 0; k < rank; k++) {
 				s[i].dims[k] = (int64_t)k == axis && size != 1 ? size : 1;
@@ -415,6 +436,69 @@ static int run_quantize(const struct node *n, const struct view *out, const stru
 		}
 	}
 	walk(4, v, de ? dequantize1 : quantize1, de ? &in[0]->type : &out->type);
+	return 0;
+}
+
+const struct oper oper_centered = { "MatMulInteger", "", 1, 2, 1, 1, T_SMALL, { IS + SERVE_FP32 }, true,
+	shape_centered, rows_quantize, run_quantize };
+
+/* Outputs: the data in 8 bits, its scale, and its zero point. */
+static int shape_dynamic(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	if (!c->n->a.output)
+		return shape_same(c, in, out);
+	out->rank = 0;
+	return 0;
+}
+
+WIDE static void extremes(int64_t n, const float *x, float *least, float *most)
+{
+	float low[8] = { 0 }, high[8] = { 0 };
+	int64_t i, k;
+
+	for (i = 0; i + 8 <= n; i += 8)
+		for (k = 0; k < 8; k++) {
+			low[k] = x[i + k] < low[k] ? x[i + k] : low[k];
+			high[k] = x[i + k] > high[k] ? x[i + k] : high[k];
+		}
+	for (; i < n; i++) {
+		low[0] = x[i] < low[0] ? x[i] : low[0];
+		high[0] = x[i] > high[0] ? x[i] : high[0];
+	}
+	for (k = 1; k < 8; k++) {
+		low[0] = low[k] < low[0] ? low[k] : low[0];
+		high[0] = high[k] > high[0] ? high[k] : high[0];
+	}
+	*least = low[0];
+	*most = high[0];
+}
+
+WIDE static void bytes_of(int64_t n, uint8_t *o, const float *x, float scale, float zero)
+{
+	int64_t i;
+
+	for (i = 0; i < n; i++) {
+		float y = rintf(x[i] / scale) + zero;
+
+		o[i] = (uint8_t)(int32_t)(y >= 255 ? 255 : y > 0 ? y : 0);
+	}
+}
+
+static int run_dynamic(const struct node *nd, const struct view *out, const struct view *const *in)
+{
+	const float *x = (const float *)(const void *)in[0]->data;
+	int64_t n = count(in[0]->rank, in[0]->dims);
+	float least, most, scale, zero;
+
+	extremes(n, x, &least, &most);
+	scale = least < most ? (most - least) / 255 : 1;
+	zero = rintf(clampf(-least / scale, 0, 255));
+	if (!nd->a.output)
+		bytes_of(n, (uint8_t *)out->data, x, scale, zero);
+	else if (nd->a.output == 1)
+		*(float *)(void *)out->data = scale;
+	else
+		*(uint8_t *)out->data = (uint8_t)zero;
 	return 0;
 }
 
@@ -574,6 +658,9 @@ const struct oper opers_math[] = {
 		shape_cast_like, rows_first, run_cast_like },
 	{ "DequantizeLinear", "axis=1 block_size=0", 2, 3, 1, 1, T_SMALL | BIT(INT32) | BIT(INT16) |
 		BIT(UINT16), { IS + SERVE_FP32 }, true, shape_quantize, rows_quantize, run_quantize },
+	{ "DynamicQuantizeLinear", "", 1, 1, 3, 0, BIT(FP32),
+		{ IS + SERVE_UINT8, IS + SERVE_FP32, IS + SERVE_UINT8 }, false, shape_dynamic, NULL,
+		run_dynamic },
 	{ "GroupNormalization", "num_groups=! epsilon=~1e-5 stash_type*", 3, 3, 1, 0, BIT(FP32), { 0 },
 		false, shape_group_norm, rows_images, run_group_norm },
 	{ "Hardmax", "axis=-1", 1, 1, 1, 0, BIT(FP32), { 0 }, false, shape_same_axis, rows_axis,
