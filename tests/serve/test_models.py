@@ -134,7 +134,9 @@ MX_OPERATORS = """flat_fc fc_rows softmax_output softmax_rows softmax_axis log_s
     conv pool_full avg_full avg_inside global_max batch_norm batch_norm_gamma leaky elu scalars
     reshape transpose mean max sum lrn broadcast elemwise softmax_act softmax_channel
     softmax_act3 softmax_output4 softmax_output3 mean_of_all max_of_axes sum_kept clip_exchanged
-    pool_outside scalars_too expand activations""".split()
+    pool_outside scalars_too expand embedding layer_norm instance_norm group_norm argmax up_sampling
+    pad slice_channel slice_channel_squeezed slice_axis swap_axis adaptive batch_dot batch_dot_turned
+    prelu stack lstm gru activations""".split()
 
 
 @pytest.mark.parametrize("name", ZOO_NETS + MX_OPERATORS)
@@ -160,6 +162,9 @@ def test_mxnet(tmp_path, name):
     ("LeakyReLU", {"op": "LRN", "nsize": "4"}, "nsize is 4"),
     ("LeakyReLU", {"op": "SoftmaxActivation", "mode": "all"}, "mode all"),
     ("LeakyReLU", {"op": "Pooling", "pool_type": "max"}, "no kernel"),
+    ("LeakyReLU", {"op": "Pad", "mode": "wrap", "pad_width": "(1, 1)"}, "pad_width or mode"),
+    ("LeakyReLU", {"op": "SliceChannel", "num_outputs": "0"}, "0 outputs"),
+    ("LeakyReLU", {"op": "argmax"}, "no axis"), ("LeakyReLU", {"op": "RNN"}, "1 inputs"),
     ("null", {"__dtype__": "1"}, "not float32")])
 def test_mxnet_attribute_is_refused(tmp_path, op, changes, word):
     subprocess.run([MXNET, ZOO, "leaky", str(tmp_path)], check=True, timeout=280,
@@ -216,7 +221,8 @@ CASES = [
     case("Conv", [(2, 3, 11, 8), W(5, 3, 4, 2)], auto_pad="SAME_LOWER", strides=[2, 3]),
     case("Conv", [(2, 3, 11, 8), W(5, 3, 3, 2)], auto_pad="VALID"),
     case("Conv", [(2, 3, 20), W(4, 3, 5), W(4)], pads=[2, 1], strides=[2]),
-    case("Conv", [(2, 3, 9, 10), (4, 3, 3, 3), (4,)], kernel_shape=[3, 3]),
+    case("Conv", [(2, 3, 9, 10), (4, 3, 3, 3), (4,)]),
+    case("Conv", [(1, 3, 9, 1), (4, 3, 3, 1)], auto_pad="SAME_UPPER"),
     case("Conv", [(1, 32, 56, 56), W(64, 32, 3, 3), W(64)], pads=[1, 1, 1, 1]),
     case("Conv", [(1, 32, 5, 56), W(64, 32, 7, 7)], pads=[3, 3, 3, 3]),
     case("Conv", [(5, 16, 28, 28), W(64, 16, 3, 3), W(64)], pads=[1, 1, 1, 1], strides=[2, 2]),
@@ -821,7 +827,7 @@ def test_operator_of_another_domain_is_refused(tmp_path):
     (case("Einsum", [(2, 3), W(2, 4)], equation="ab,ab->"), "letter differ"),
     (case("LSTM", [(2, 2, 3), W(1, 8, 3), W(1, 8, 3)], 14, hidden_size=2), "weights of 3 by 8"),
     (case("LSTM", [(2, 2, 3), W(1, 8, 3), W(1, 8, 2)], 14, hidden_size=2, clip=1.0), "clip"),
-    (case("Conv", [(1, 1, 3, 3, 3), W(1, 1, 2, 2, 2)]), "kernel_shape"),
+    (case("Conv", [(1, 1, 3, 3, 3), W(1, 1, 2, 2, 2)]), "5 dimensions"),
     (case("Softmax", [(2, 3)], 6), "operator set: 6"),
     (case("MaxPool", [(2, 3, 4, 4)], kernel_shape=[0, 2]), "out of range"),
     (case("LeakyRelu", [(2, 3)], alpha=1), "attribute 'alpha'"),

@@ -66,6 +66,29 @@ OPERATORS = {
                                                 pool_type="max", pooling_convention="full"),
     "scalars_too": lambda x: S.maximum(conv(x), 0.1) + S.minimum(conv(x), 0.2) + 2 ** conv(x),
     "expand": lambda x: S.expand_dims(S.Flatten(conv(x)), axis=1),
+    "embedding": lambda x: S.Embedding(S.abs(x) * 4 - 0.5, input_dim=3, output_dim=4, name="e"),
+    "layer_norm": lambda x: S.LayerNorm(conv(x), name="n"),
+    "instance_norm": lambda x: S.InstanceNorm(conv(x), name="n"),
+    "group_norm": lambda x: S.GroupNorm(conv(x), num_groups=2, name="n"),
+    "argmax": lambda x: S.argmax(conv(x), axis=1) + S.argmin(conv(x), axis=1),
+    "up_sampling": lambda x: S.UpSampling(conv(x), scale=2, sample_type="nearest"),
+    "pad": lambda x: S.Concat(*[S.Pad(conv(x), mode=m, pad_width=(0, 0, 0, 0, 1, 2, 3, 1),
+                                      constant_value=0.5) for m in ("reflect", "edge", "constant")]),
+    "slice_channel": lambda x: pair(S.SliceChannel(conv(x), num_outputs=2)),
+    "slice_channel_squeezed": lambda x: pair(S.SliceChannel(
+        S.Convolution(x, kernel=(1, 1), num_filter=2, name="c"), num_outputs=2, squeeze_axis=True)),
+    "slice_axis": lambda x: S.slice_axis(conv(x), axis=-1, begin=2, end=None),
+    "swap_axis": lambda x: S.SwapAxis(conv(x), dim1=1, dim2=3),
+    "adaptive": lambda x: S.contrib.AdaptiveAvgPooling2D(conv(x), output_size=(4, 5)),
+    "batch_dot": lambda x: S.batch_dot(rows(x), rows(x), transpose_b=True),
+    "batch_dot_turned": lambda x: S.batch_dot(rows(x), rows(x), transpose_a=True),
+    "prelu": lambda x: S.LeakyReLU(conv(x), act_type="prelu", name="p"),
+    "stack": lambda x: S.squeeze(S.stack(conv(x), S.rsqrt(S.square(conv(x)) + 1), axis=2).slice_axis(
+        axis=2, begin=0, end=1), axis=2),
+    "lstm": lambda x: S.RNN(steps(x), S.var("p"), S.var("s"), S.var("c"), state_size=5, num_layers=2,
+                            bidirectional=True, mode="lstm", name="r"),
+    "gru": lambda x: S.RNN(steps(x), S.var("p"), S.var("s"), state_size=5, num_layers=2,
+                           mode="gru", name="r"),
     "activations": lambda x: S.Concat(*[S.Activation(conv(x), act_type=a) for a in (
         "relu", "sigmoid", "tanh", "softrelu", "softsign")], dim=1),
 }
@@ -75,6 +98,18 @@ CONVS = [0]
 def conv(x):
     CONVS[0] += 1
     return S.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=4, name=f"conv{CONVS[0]}")
+
+
+def pair(x):
+    return x[0] - 2 * x[1]
+
+
+def rows(x):
+    return S.Reshape(conv(x), shape=(0, 4, -1))
+
+
+def steps(x):
+    return S.transpose(rows(x), axes=(1, 0, 2))
 
 
 def main(name, folder):

@@ -2,7 +2,7 @@
 /*
  * graph.h - a model in memory, and what reads, checks and runs it.  Not for the front.
  *
- * The readers (onnx.c and onnx_ops.c, mxnet.c) make nodes and values.  graph.c computes what is
+ * The readers (onnx*.c, mxnet*.c) make nodes and values.  graph.c computes what is
  * constant and merges nodes.  shape.c computes the shapes of a run, plan.c plans its memory, slot.c
  * makes ops, and kernel.c, window.c and onednn.c compute.  rows.c finds out whether requests may
  * share a run.  Nothing of a model is changed after the load, apart from the list of packed weights

@@ -11,32 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph.h"
-
-struct array {
-	const unsigned char *data;
-	unsigned int rank;
-	int64_t dims[SERVE_RANK];
-	size_t bytes;
-	const char *name;			/* without arg: or aux:; not terminated */
-	size_t name_len;
-};
-
-struct mx {
-	struct graph *g;
-	const unsigned char *p;			/* what is left of the arrays' file */
-	size_t left;
-	struct array *array;
-	size_t narrays;
-	json_t *root;
-	int *value;				/* of each node; -1: a label */
-	json_t *node;				/* the node that is read */
-	const char *op, *name;
-	const char *bad;			/* an attribute of the node with an invalid value */
-};
-
-#define refuse_node(m, code, fmt, ...) refuse((m)->g, code, "operator %s '%s': " fmt, (m)->op, \
-	(m)->name, ##__VA_ARGS__)
+#include "mxnet.h"
 
 /* ---- arrays ----------------------------------------------------------------- */
 
@@ -52,7 +27,7 @@ static bool take(struct mx *m, void *to, size_t n)
 
 static int truncated(struct mx *m)
 {
-	return refuse(m->g, -EINVAL, "the file of arrays is damaged, or ends too early");
+	return refuse(m->s.g, -EINVAL, "the file of arrays is damaged, or ends too early");
 }
 
 /* The head of an array, in the four forms that MXNet has written: see demo/model.c. */
@@ -68,7 +43,7 @@ static int read_array(struct mx *m, size_t index, struct array *a)
 		if (!take(m, &storage, 4))
 			return truncated(m);
 		if (storage)
-			return refuse(m->g, -ENOTSUP, "array %zu is sparse", index);
+			return refuse(m->s.g, -ENOTSUP, "array %zu is sparse", index);
 	} else if (magic != 0xF993FAC8u) {
 		v0 = true;
 	}
@@ -76,7 +51,7 @@ static int read_array(struct mx *m, size_t index, struct array *a)
 	if (!v0 && !take(m, &rank, 4))
 		return truncated(m);
 	if (rank < 1 || rank > SERVE_RANK)
-		return refuse(m->g, -EINVAL, "array %zu has %u dimensions", index, rank);
+		return refuse(m->s.g, -EINVAL, "array %zu has %u dimensions", index, rank);
 	a->rank = rank;
 	for (i = 0; i < rank; i++) {
 		if (v0 ? !take(m, &d32, 4) : !take(m, &d, 8))
@@ -86,9 +61,9 @@ static int read_array(struct mx *m, size_t index, struct array *a)
 	if (!take(m, device, 8) || !take(m, &type, 4))
 		return truncated(m);
 	if (type)
-		return refuse(m->g, -ENOTSUP, "array %zu is not of float32", index);
+		return refuse(m->s.g, -ENOTSUP, "array %zu is not of float32", index);
 	if (dims_bytes(SERVE_FP32, rank, a->dims, &a->bytes) || !a->bytes)
-		return refuse(m->g, -EINVAL, "array %zu has an impossible size", index);
+		return refuse(m->s.g, -EINVAL, "array %zu has an impossible size", index);
 	if (a->bytes > m->left)
 		return truncated(m);
 	a->data = m->p;
@@ -103,14 +78,14 @@ static int read_arrays(struct mx *m)
 	int rc;
 
 	if (!take(m, head, sizeof(head)) || head[0] != 0x112 || head[1])
-		return refuse(m->g, -EINVAL, "the file of arrays is not one of MXNet's");
+		return refuse(m->s.g, -EINVAL, "the file of arrays is not one of MXNet's");
 	/* the shortest array has 24 bytes, and its name 8 */
 	if (head[2] > m->left / 32)
 		return truncated(m);
 	m->narrays = (size_t)head[2];
 	m->array = calloc(m->narrays + 1, sizeof(*m->array));
 	if (!m->array)
-		return refuse(m->g, -ENOMEM, "no memory");
+		return refuse(m->s.g, -ENOMEM, "no memory");
 	for (i = 0; i < m->narrays; i++) {
 		rc = read_array(m, (size_t)i, &m->array[i]);
 		if (rc)
@@ -127,7 +102,7 @@ static int read_arrays(struct mx *m)
 		m->p += len;
 		m->left -= (size_t)len;
 		if (len < 4 || (memcmp(name, "arg:", 4) && memcmp(name, "aux:", 4)))
-			return refuse(m->g, -EINVAL, "the name of array %zu", (size_t)i);
+			return refuse(m->s.g, -EINVAL, "the name of array %zu", (size_t)i);
 		m->array[i].name = name + 4;
 		m->array[i].name_len = (size_t)len - 4;
 	}
@@ -146,7 +121,7 @@ static const struct array *find_array(const struct mx *m, const char *name)
 
 /* ---- attributes: texts such as "(3, 3)", "True", "0.1" ------------------------ */
 
-static const char *attr(const struct mx *m, const char *key)
+const char *mx_attr(const struct mx *m, const char *key)
 {
 	static const char *const where[] = { "attrs", "attr", "param" };
 	unsigned int i;
@@ -169,11 +144,11 @@ static bool one_of(const char *s, const char *const *list)
 	return false;
 }
 
-static bool attr_bool(struct mx *m, const char *key, bool other)
+bool mx_bool(struct mx *m, const char *key, bool other)
 {
 	static const char *const yes[] = { "True", "true", "1", NULL };
 	static const char *const no[] = { "False", "false", "0", NULL };
-	const char *s = attr(m, key);
+	const char *s = mx_attr(m, key);
 
 	if (!s || !strcmp(s, "None"))
 		return other;
@@ -182,9 +157,9 @@ static bool attr_bool(struct mx *m, const char *key, bool other)
 	return one_of(s, yes);
 }
 
-static double attr_number(struct mx *m, const char *key, double other)
+double mx_number(struct mx *m, const char *key, double other)
 {
-	const char *s = attr(m, key);
+	const char *s = mx_attr(m, key);
 	char *end;
 	double d;
 
@@ -196,9 +171,9 @@ static double attr_number(struct mx *m, const char *key, double other)
 	return d;
 }
 
-static int64_t attr_int(struct mx *m, const char *key, int64_t other)
+int64_t mx_int(struct mx *m, const char *key, int64_t other)
 {
-	double d = attr_number(m, key, (double)other);
+	double d = mx_number(m, key, (double)other);
 
 	if (d > -1e9 && d < 1e9 && d == (double)(int64_t)d)
 		return (int64_t)d;
@@ -207,9 +182,9 @@ static int64_t attr_int(struct mx *m, const char *key, int64_t other)
 }
 
 /* The numbers of a tuple, or of one number; returns how many, or -1 for more than most. */
-static int attr_tuple(const struct mx *m, const char *key, int64_t *out, unsigned int most)
+int mx_tuple(const struct mx *m, const char *key, int64_t *out, unsigned int most)
 {
-	const char *s = attr(m, key);
+	const char *s = mx_attr(m, key);
 	unsigned int n = 0;
 
 	if (!s || !strcmp(s, "None"))
@@ -229,9 +204,9 @@ static int attr_tuple(const struct mx *m, const char *key, int64_t *out, unsigne
 	}
 }
 
-static bool attr_is(const struct mx *m, const char *key, const char *text)
+bool mx_is(const struct mx *m, const char *key, const char *text)
 {
-	const char *s = attr(m, key);
+	const char *s = mx_attr(m, key);
 
 	return s && !strcmp(s, text);
 }
@@ -279,23 +254,31 @@ static const struct def {
 	{ "add_n", OP_SUM, rows_each, B_ADD, PLAIN, 1, MAX_INPUTS },
 	{ "broadcast_add", OP_BINARY, rows_each, B_ADD, PLAIN, 2, 2 },
 	{ "broadcast_div", OP_BINARY, rows_each, B_DIV, PLAIN, 2, 2 },
+	{ "broadcast_maximum", OP_BINARY, rows_each, B_MAX, PLAIN, 2, 2 },
+	{ "broadcast_minimum", OP_BINARY, rows_each, B_MIN, PLAIN, 2, 2 },
 	{ "broadcast_mul", OP_BINARY, rows_each, B_MUL, PLAIN, 2, 2 },
 	{ "broadcast_sub", OP_BINARY, rows_each, B_SUB, PLAIN, 2, 2 },
+	{ "ceil", OP_UNARY, rows_each, U_CEIL, PLAIN, 1, 1 },
 	{ "clip", OP_UNARY, rows_each, U_CLIP, CLIP, 1, 1 },
+	{ "cos", OP_UNARY, rows_each, U_COS, PLAIN, 1, 1 },
 	{ "elemwise_add", OP_BINARY, rows_each, B_ADD, PLAIN, 2, 2 },
 	{ "elemwise_div", OP_BINARY, rows_each, B_DIV, PLAIN, 2, 2 },
 	{ "elemwise_mul", OP_BINARY, rows_each, B_MUL, PLAIN, 2, 2 },
 	{ "elemwise_sub", OP_BINARY, rows_each, B_SUB, PLAIN, 2, 2 },
+	{ "erf", OP_UNARY, rows_each, U_ERF, PLAIN, 1, 1 },
 	{ "exp", OP_UNARY, rows_each, U_EXP, PLAIN, 1, 1 },
 	{ "expand_dims", OP_UNSQUEEZE, rows_squeeze, 0, AXIS, 1, 1 },
+	{ "floor", OP_UNARY, rows_each, U_FLOOR, PLAIN, 1, 1 },
 	{ "log", OP_UNARY, rows_each, U_LOG, PLAIN, 1, 1 },
 	{ "log_softmax", OP_SOFTMAX, rows_softmax, 1, SOFTMAX, 1, 1 },
 	{ "max", OP_REDUCE, rows_reduce, R_MAX, REDUCE, 1, 1 },
 	{ "mean", OP_REDUCE, rows_reduce, R_MEAN, REDUCE, 1, 1 },
 	{ "min", OP_REDUCE, rows_reduce, R_MIN, REDUCE, 1, 1 },
 	{ "negative", OP_UNARY, rows_each, U_NEG, PLAIN, 1, 1 },
+	{ "reciprocal", OP_UNARY, rows_each, U_RECIPROCAL, PLAIN, 1, 1 },
 	{ "relu", OP_UNARY, rows_each, U_RELU, PLAIN, 1, 1 },
 	{ "sigmoid", OP_UNARY, rows_each, U_SIGMOID, PLAIN, 1, 1 },
+	{ "sin", OP_UNARY, rows_each, U_SIN, PLAIN, 1, 1 },
 	{ "softmax", OP_SOFTMAX, rows_softmax, 0, SOFTMAX, 1, 1 },
 	{ "sqrt", OP_UNARY, rows_each, U_SQRT, PLAIN, 1, 1 },
 	{ "sum", OP_REDUCE, rows_reduce, R_SUM, REDUCE, 1, 1 },
@@ -311,10 +294,10 @@ static int window_attrs(struct mx *m, struct attrs *a)
 	unsigned int i;
 	int n;
 
-	if (!attr(m, "kernel"))
+	if (!mx_attr(m, "kernel"))
 		return refuse_node(m, -EINVAL, "no kernel");
 	for (i = 0; i < 5; i++) {
-		n = attr_tuple(m, i < 4 ? keys[i] : "pad", i < 4 ? to[i] : pad, 2);
+		n = mx_tuple(m, i < 4 ? keys[i] : "pad", i < 4 ? to[i] : pad, 2);
 		if (n < 0 || (n && a->spatial && (unsigned int)n != a->spatial))
 			return refuse_node(m, -ENOTSUP, "attribute %s",
 					   i < 4 ? keys[i] : "pad");
@@ -329,11 +312,11 @@ static int window_attrs(struct mx *m, struct attrs *a)
 /* A constant of n equal numbers. */
 static int constant(struct mx *m, unsigned int rank, int64_t n, float f)
 {
-	int v = graph_const(m->g, m->name, SERVE_FP32, rank, &n);
+	int v = graph_const(m->s.g, m->s.where, SERVE_FP32, rank, &n);
 	int64_t i;
 
 	for (i = 0; v >= 0 && i < (rank ? n : 1); i++)
-		((float *)m->g->value[v].data)[i] = f;
+		((float *)m->s.g->value[v].data)[i] = f;
 	return v;
 }
 
@@ -355,13 +338,13 @@ static int act_kind(const char *s)
 /* What a fully connected layer has before it; n is the newest node, and moves. */
 static int flatten_before(struct mx *m, struct node **n)
 {
-	struct graph *g = m->g;
+	struct graph *g = m->s.g;
 	struct node *after, *flat;
-	int v = graph_value(g, m->name, strlen(m->name));
+	int v = graph_value(g, m->s.where, strlen(m->s.where));
 
 	if (v < 0)
 		return refuse(g, v, "no memory");
-	after = graph_node(g, OP_GEMM, "FullyConnected", m->name, 3);
+	after = graph_node(g, OP_GEMM, "FullyConnected", m->s.where, 3);
 	if (!after)
 		return refuse(g, -ENOMEM, "no memory");
 	flat = after - 1;
@@ -391,20 +374,20 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 		a->axis = 1;			/* Flatten */
 		return 0;
 	case CONV:
-		s = attr(m, "layout");
+		s = mx_attr(m, "layout");
 		if (s && strcmp(s, "None") && strcmp(s, "NCHW") && strcmp(s, "NCW"))
 			return refuse_node(m, -ENOTSUP, "layout %s", s);
-		a->group = attr_int(m, "num_group", 1);
-		k = attr_tuple(m, "target_shape", a->ints, SERVE_RANK);
+		a->group = mx_int(m, "num_group", 1);
+		k = mx_tuple(m, "target_shape", a->ints, SERVE_RANK);
 		if (k > 0 && a->ints[0])
 			return refuse_node(m, -ENOTSUP, "target_shape");
 		return window_attrs(m, a);
 	case NORM:
-		a->eps = (float)attr_number(m, "eps", 1e-3);
-		if (attr_int(m, "axis", 1) != 1)
+		a->eps = (float)mx_number(m, "eps", 1e-3);
+		if (mx_int(m, "axis", 1) != 1)
 			return refuse_node(m, -ENOTSUP, "axis");
-		if (attr_bool(m, "fix_gamma", true)) {
-			const struct value *beta = &m->g->value[n->in[2]];
+		if (mx_bool(m, "fix_gamma", true)) {
+			const struct value *beta = &m->s.g->value[n->in[2]];
 
 			if (!beta->data || beta->rank != 1)
 				return refuse_node(m, -ENOTSUP, "beta is not constant");
@@ -415,35 +398,35 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 		}
 		return 0;
 	case ACT:
-		k = act_kind(attr(m, "act_type"));
+		k = act_kind(mx_attr(m, "act_type"));
 		if (k < 0)
 			return refuse_node(m, -ENOTSUP, "act_type %s",
-					   attr(m, "act_type") ? attr(m, "act_type") : "");
+					   mx_attr(m, "act_type") ? mx_attr(m, "act_type") : "");
 		a->kind = (unsigned int)k;
 		return 0;
 	case LEAKY:
-		if (!attr(m, "act_type") || attr_is(m, "act_type", "leaky"))
+		if (!mx_attr(m, "act_type") || mx_is(m, "act_type", "leaky"))
 			a->kind = U_LEAKY;
-		else if (attr_is(m, "act_type", "elu"))
+		else if (mx_is(m, "act_type", "elu"))
 			a->kind = U_ELU;
 		else
-			return refuse_node(m, -ENOTSUP, "act_type %s", attr(m, "act_type"));
-		a->alpha = (float)attr_number(m, "slope", 0.25);
+			return refuse_node(m, -ENOTSUP, "act_type %s", mx_attr(m, "act_type"));
+		a->alpha = (float)mx_number(m, "slope", 0.25);
 		return 0;
 	case POOL:
-		s = attr(m, "pool_type");
+		s = mx_attr(m, "pool_type");
 		if (s && strcmp(s, "max") && strcmp(s, "avg"))
 			return refuse_node(m, -ENOTSUP, "pool_type %s", s);
 		a->max_pool = a->mx_max = !s || !strcmp(s, "max");
-		s = attr(m, "layout");
+		s = mx_attr(m, "layout");
 		if (s && strcmp(s, "None") && strcmp(s, "NCHW") && strcmp(s, "NCW"))
 			return refuse_node(m, -ENOTSUP, "layout %s", s);
-		if (attr_bool(m, "global_pool", false)) {
+		if (mx_bool(m, "global_pool", false)) {
 			n->op = OP_GLOBAL_POOL;
 			return 0;
 		}
-		a->count_pad = attr_bool(m, "count_include_pad", true);
-		s = attr(m, "pooling_convention");
+		a->count_pad = mx_bool(m, "count_include_pad", true);
+		s = mx_attr(m, "pooling_convention");
 		a->round = !s || !strcmp(s, "valid") ? ROUND_FLOOR :
 			!strcmp(s, "full") ? ROUND_CEIL : ROUND_SAME;
 		if (a->round == ROUND_SAME)
@@ -451,54 +434,54 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 		return window_attrs(m, a);
 	case FC:
 		a->trans_b = true;
-		return attr_bool(m, "flatten", true) ? flatten_before(m, &n) : 0;
+		return mx_bool(m, "flatten", true) ? flatten_before(m, &n) : 0;
 	case CLIP:
-		a->alpha = (float)attr_number(m, "a_min", -3.4e38);
-		a->beta = (float)attr_number(m, "a_max", 3.4e38);
+		a->alpha = (float)mx_number(m, "a_min", -3.4e38);
+		a->beta = (float)mx_number(m, "a_max", 3.4e38);
 		if (a->alpha > a->beta)
 			a->kind = U_CLIP_UPPER;
 		return 0;
 	case CONCAT:
-		a->axis = attr_int(m, "dim", 1);
+		a->axis = mx_int(m, "dim", 1);
 		return 0;
 	case SCALAR:
 	case RSCALAR:
-		v = constant(m, 0, 1, (float)attr_number(m, "scalar", 0));
+		v = constant(m, 0, 1, (float)mx_number(m, "scalar", 0));
 		if (v < 0)
 			return v;
 		n->in[1] = n->in[0];
 		n->in[d->special == SCALAR] = v;
 		return 0;
 	case SOFTMAX:
-		s = attr(m, "temperature");
+		s = mx_attr(m, "temperature");
 		if (s && strcmp(s, "None") && strtod(s, NULL) != 1)
 			return refuse_node(m, -ENOTSUP, "temperature %s", s);
-		if (attr_bool(m, "use_length", false))
+		if (mx_bool(m, "use_length", false))
 			return refuse_node(m, -ENOTSUP, "use_length");
-		s = attr(m, "dtype");
+		s = mx_attr(m, "dtype");
 		if (s && strcmp(s, "None") && strcmp(s, "float32"))
 			return refuse_node(m, -ENOTSUP, "dtype %s", s);
-		a->axis = attr_int(m, "axis", -1);
+		a->axis = mx_int(m, "axis", -1);
 		return 0;
 	case SOFTMAX_OUT:
 		/* over the channels, all of an image, or rows; the label is not used */
 		n->nin = 1;
 		a->axis = 1;
-		if (attr_bool(m, "multi_output", false))
+		if (mx_bool(m, "multi_output", false))
 			return 0;
 		/* mxnet 1.9.1 computes four dimensions with another library, by rows */
-		a->flat = a->mx_last = !attr_bool(m, "preserve_shape", false);
+		a->flat = a->mx_last = !mx_bool(m, "preserve_shape", false);
 		a->axis = a->flat ? 1 : -1;
 		return 0;
 	case SOFTMAX_ACT:
-		s = attr(m, "mode");
+		s = mx_attr(m, "mode");
 		if (s && strcmp(s, "instance") && strcmp(s, "channel"))
 			return refuse_node(m, -ENOTSUP, "mode %s", s);
 		a->axis = s && !strcmp(s, "channel") ? 1 : -1;
 		return 0;
 	case RESHAPE:
-		k = attr_tuple(m, "shape", a->ints, SERVE_RANK);
-		if (k < 1 || attr_bool(m, "reverse", false))
+		k = mx_tuple(m, "shape", a->ints, SERVE_RANK);
+		if (k < 1 || mx_bool(m, "reverse", false))
 			return refuse_node(m, -ENOTSUP, "attribute shape or reverse");
 		a->nints = (unsigned int)k;
 		while (k-- > 0)
@@ -507,30 +490,30 @@ static int special(struct mx *m, const struct def *d, struct node *n)
 						   (long long)a->ints[k]);
 		return 0;
 	case TRANSPOSE:
-		k = attr_tuple(m, "axes", a->ints, SERVE_RANK);
+		k = mx_tuple(m, "axes", a->ints, SERVE_RANK);
 		if (k < 0)
 			return refuse_node(m, -ENOTSUP, "attribute axes");
 		a->nints = (unsigned int)k;
 		a->has_ints = k > 0;
 		return 0;
 	case LOCAL_NORM:
-		a->alpha = (float)attr_number(m, "alpha", 1e-4);
-		a->beta = (float)attr_number(m, "beta", 0.75);
-		a->bias = (float)attr_number(m, "knorm", 2);
-		a->size = attr_int(m, "nsize", 0);
+		a->alpha = (float)mx_number(m, "alpha", 1e-4);
+		a->beta = (float)mx_number(m, "beta", 0.75);
+		a->bias = (float)mx_number(m, "knorm", 2);
+		a->size = mx_int(m, "nsize", 0);
 		return a->size % 2 == 1 ? 0 :
 			refuse_node(m, -EINVAL, "nsize is %lld, and not odd", (long long)a->size);
 	case REDUCE:
 	case AXIS:
-		k = attr_tuple(m, "axis", a->ints, SERVE_RANK);
-		if (k < 0 || attr_bool(m, "exclude", false) || (d->special == AXIS && k != 1))
+		k = mx_tuple(m, "axis", a->ints, SERVE_RANK);
+		if (k < 0 || mx_bool(m, "exclude", false) || (d->special == AXIS && k != 1))
 			return refuse_node(m, -ENOTSUP, "attribute axis or exclude");
 		a->nints = (unsigned int)k;
-		a->keep = attr_bool(m, "keepdims", false);
+		a->keep = mx_bool(m, "keepdims", false);
 		a->mx_one = true;
 		return 0;
 	case DROPOUT:
-		return attr_is(m, "mode", "always") ? refuse_node(m, -ENOTSUP, "mode always") : 0;
+		return mx_is(m, "mode", "always") ? refuse_node(m, -ENOTSUP, "mode always") : 0;
 	}
 	return 0;
 }
@@ -548,15 +531,48 @@ static int entry(struct mx *m, json_t *e, size_t before, int *v)
 
 	if (!json_is_integer(node) || i < 0 || (uintmax_t)i >= before || !json_is_integer(out))
 		return refuse_node(m, -EINVAL, "an input is not a node before it");
-	if (json_integer_value(out))
+	if (json_integer_value(out) < 0 || json_integer_value(out) > m->more[i])
 		return refuse_node(m, -ENOTSUP, "another output than the first is used");
-	*v = m->value[i];
+	*v = m->value[i] + (int)json_integer_value(out);
 	return 0;
+}
+
+/* An operator that consists of others: its outputs are values one after the other. */
+static int read_lowered(struct mx *m, size_t index, json_t *list)
+{
+	static const struct attrs same = { .group = 1 };
+	size_t i, nin = json_array_size(list);
+	int in[MAX_INPUTS], out[MAX_IO], n, v, rc;
+
+	if (nin > MAX_INPUTS)
+		return refuse_node(m, -EINVAL, "%zu inputs", nin);
+	for (i = 0; i < nin; i++) {
+		rc = entry(m, json_array_get(list, i), index, &in[i]);
+		if (rc)
+			return rc;
+		if (in[i] < 0)
+			return refuse_node(m, -ENOTSUP, "input %zu is a label", i);
+	}
+	m->bad = NULL;
+	n = mxnet_lower(m, in, (unsigned int)nin, out);
+	if (n == -ENOENT)
+		return refuse_node(m, -ENOTSUP, "this operator is not supported");
+	if (n >= 0 && m->bad)
+		return refuse_node(m, -EINVAL, "attribute %s", m->bad);
+	for (i = 0; n > 0 && i < (size_t)n; i++) {
+		v = build1(&m->s, OP_IDENTITY, "Identity", rows_each, &same, out[i]);
+		if (v < 0)
+			return v;
+		if (!i)
+			m->value[index] = v;
+	}
+	m->more[index] = n - 1;
+	return n < 0 ? n : 0;
 }
 
 static int read_op(struct mx *m, size_t index)
 {
-	struct graph *g = m->g;
+	struct graph *g = m->s.g;
 	json_t *in = json_object_get(m->node, "inputs");
 	size_t i, nin = json_array_size(in);
 	const struct def *d =
@@ -565,14 +581,14 @@ static int read_op(struct mx *m, size_t index)
 	struct node *n;
 	int v, rc;
 
-	if (!d)
-		return refuse_node(m, -ENOTSUP, "this operator is not supported");
+	if (!d || (d->special == LEAKY && nin == 2))
+		return read_lowered(m, index, in);
 	if (nin < d->min || nin > d->max)
 		return refuse_node(m, -EINVAL, "%zu inputs", nin);
 	room = d->special == CONV || d->special == FC ? 3 :
 		d->special == SCALAR || d->special == RSCALAR ? 2 : (unsigned int)nin;
-	v = graph_value(g, m->name, strlen(m->name));
-	n = v < 0 ? NULL : graph_node(g, d->op, d->name, m->name, room);
+	v = graph_value(g, m->s.where, strlen(m->s.where));
+	n = v < 0 ? NULL : graph_node(g, d->op, d->name, m->s.where, room);
 	if (!n)
 		return refuse(g, -ENOMEM, "no memory");
 	n->out = m->value[index] = v;
@@ -593,19 +609,19 @@ static int read_op(struct mx *m, size_t index)
 /* A variable: an array of the other file, a label, or an input of the model. */
 static int read_variable(struct mx *m, size_t index)
 {
-	struct graph *g = m->g;
-	const struct array *a = find_array(m, m->name);
-	size_t len = strlen(m->name);
+	struct graph *g = m->s.g;
+	const struct array *a = find_array(m, m->s.where);
+	size_t len = strlen(m->s.where);
 	struct serve_io *io;
 	const char *type;
 	int v, k, i;
 
-	if (!a && len > 6 && !strcmp(m->name + len - 6, "_label")) {
+	if (!a && len > 6 && !strcmp(m->s.where + len - 6, "_label")) {
 		m->value[index] = -1;
 		return 0;
 	}
 	if (a) {
-		v = graph_const(g, m->name, SERVE_FP32, a->rank, a->dims);
+		v = graph_const(g, m->s.where, SERVE_FP32, a->rank, a->dims);
 		if (v < 0)
 			return v;
 		memcpy(g->value[v].data, a->data, a->bytes);
@@ -615,17 +631,17 @@ static int read_variable(struct mx *m, size_t index)
 	if (g->m.ninputs == MAX_IO)
 		return refuse(g, -ENOTSUP, "more than %d inputs", MAX_IO);
 	/* 0 is float32, and -1 not given */
-	type = attr(m, "__dtype__");
+	type = mx_attr(m, "__dtype__");
 	if (type && strcmp(type, "0") && strcmp(type, "-1"))
-		return refuse(g, -ENOTSUP, "input '%s' has type %s, not float32", m->name, type);
-	v = graph_value(g, m->name, len);
+		return refuse(g, -ENOTSUP, "input '%s' has type %s, not float32", m->s.where, type);
+	v = graph_value(g, m->s.where, len);
 	if (v < 0)
 		return refuse(g, v, "no memory");
 	io = &g->in_io[g->m.ninputs];
 	g->in[g->m.ninputs++] = m->value[index] = v;
 	g->value[v].type = io->type = SERVE_FP32;
 	io->name = g->value[v].name;
-	k = attr_tuple(m, "__shape__", io->dims, SERVE_RANK);
+	k = mx_tuple(m, "__shape__", io->dims, SERVE_RANK);
 	io->rank = k > 0 ? (unsigned int)k : 0;
 	for (i = 0; i < k; i++)
 		if (io->dims[i] < 1)
@@ -639,7 +655,7 @@ static int read_variable(struct mx *m, size_t index)
  */
 static int guess_input(struct mx *m, unsigned int input)
 {
-	struct graph *g = m->g;
+	struct graph *g = m->s.g;
 	struct serve_io *io = &g->in_io[input];
 	int v = g->in[input];
 	bool flat = false;
@@ -681,7 +697,7 @@ static int guess_input(struct mx *m, unsigned int input)
 static int read_symbol(struct mx *m, const void *sym, size_t len)
 {
 	json_t *nodes, *heads;
-	struct graph *g = m->g;
+	struct graph *g = m->s.g;
 	json_error_t error;
 	size_t i, n;
 	int rc, v;
@@ -696,13 +712,14 @@ static int read_symbol(struct mx *m, const void *sym, size_t len)
 	    json_array_size(heads) > MAX_IO)
 		return refuse(g, -EINVAL, "no nodes, no heads, or too many of them");
 	m->value = calloc(n, sizeof(*m->value));
-	if (!m->value)
+	m->more = calloc(n, sizeof(*m->more));
+	if (!m->value || !m->more)
 		return refuse(g, -ENOMEM, "no memory");
 	for (i = 0; i < n; i++) {
 		m->node = json_array_get(nodes, i);
 		m->op = json_string_value(json_object_get(m->node, "op"));
-		m->name = json_string_value(json_object_get(m->node, "name"));
-		if (!m->op || !m->name || !*m->name)
+		m->s.where = json_string_value(json_object_get(m->node, "name"));
+		if (!m->op || !m->s.where || !*m->s.where)
 			return refuse(g, -EINVAL, "node %zu has no operator or no name", i);
 		rc = strcmp(m->op, "null") ? read_op(m, i) : read_variable(m, i);
 		if (rc)
@@ -711,7 +728,7 @@ static int read_symbol(struct mx *m, const void *sym, size_t len)
 			return refuse(g, -ENOTSUP, "more than %d operators", MAX_NODES);
 	}
 	m->op = "heads";
-	m->name = "";
+	m->s.where = "";
 	for (i = 0; i < json_array_size(heads); i++) {
 		char name[512];
 		int named;
@@ -741,7 +758,7 @@ static int read_symbol(struct mx *m, const void *sym, size_t len)
 int mxnet_parse(struct graph *g, const void *sym, size_t sym_len, const void *par,
 		size_t par_len)
 {
-	struct mx m = { .g = g, .p = par, .left = par_len };
+	struct mx m = { .s.g = g, .p = par, .left = par_len };
 	int rc = read_arrays(&m);
 
 	if (!rc)
@@ -749,5 +766,6 @@ int mxnet_parse(struct graph *g, const void *sym, size_t sym_len, const void *pa
 	json_decref(m.root);
 	free(m.array);
 	free(m.value);
+	free(m.more);
 	return rc;
 }

@@ -245,7 +245,7 @@ static bool is_flat(const struct prim_spec *s)
 	if (s->in.rank == 3)
 		return true;
 	if (s->n->op != OP_CONV || s->in.dims[3] != 1 || s->out.dims[3] != 1 ||
-	    s->n->a.kernel[1] != 1)
+	    s->weights.dims[3] != 1)
 		return false;
 	window(&s->n->a, 1, 1, 1, &left);
 	return !left;
@@ -254,13 +254,13 @@ static bool is_flat(const struct prim_spec *s)
 static int plan_conv(const struct prim_spec *s, struct prim *p, struct plan *pl,
 		     dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
 {
-	const struct attrs *a = &s->n->a;
+	struct attrs own = s->n->a, *a = &own;
 	bool deconv = s->n->op == OP_DECONV, flat = is_flat(s);
 	unsigned int x = flat ? 0 : 1;		/* which entry of the attributes is the width */
 	unsigned int r = !x;			/* which axis has the rows of the picture */
 	int64_t size[] = { flat ? 1 : s->in.dims[2], s->in.dims[flat ? 2 : 3] };
 	int64_t osize[] = { flat ? 1 : s->out.dims[2], s->out.dims[flat ? 2 : 3] };
-	int64_t kh = flat ? 1 : a->kernel[0], kw = a->kernel[x];
+	int64_t kh = flat ? 1 : s->weights.dims[2], kw = s->weights.dims[2 + x];
 	dnnl_dims_t stride = { flat ? 1 : a->stride[0], a->stride[x] };
 	dnnl_dims_t dilation = { flat ? 0 : a->dilation[0] - 1, a->dilation[x] - 1 };
 	dnnl_dims_t before = { 0 }, behind = { 0 }, wd = { 0 }, bd = { s->out.dims[1] };
@@ -273,6 +273,8 @@ static int plan_conv(const struct prim_spec *s, struct prim *p, struct plan *pl,
 	dnnl_dims_t ws = { 0 };
 	int rc;
 
+	a->kernel[0] = s->weights.dims[2];
+	a->kernel[1] = s->weights.rank > 3 ? s->weights.dims[3] : 1;
 	if (deconv) {
 		before[0] = flat ? 0 : a->pad[0];
 		before[1] = a->pad[x];

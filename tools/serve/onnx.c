@@ -278,7 +278,7 @@ static int read_io(struct graph *g, const Onnx__ValueInfoProto *vi, int v, struc
 /* Drop what a node has left that cannot run here; its outputs are values of unknown data. */
 static int block_node(struct reader *r, unsigned int before)
 {
-	struct graph *g = r->g;
+	struct graph *g = r->s.g;
 	size_t i;
 	int v;
 
@@ -302,7 +302,7 @@ static int block_node(struct reader *r, unsigned int before)
 
 static int read_initializers(struct reader *r, const Onnx__GraphProto *gp)
 {
-	struct graph *g = r->g;
+	struct graph *g = r->s.g;
 	size_t i;
 	int v, rc;
 
@@ -420,7 +420,7 @@ static int order_nodes(struct graph *g, const Onnx__GraphProto *gp, unsigned int
 static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
 {
 	unsigned int before, *order;
-	struct graph *g = r->g;
+	struct graph *g = r->s.g;
 	size_t i;
 	int v, rc;
 
@@ -475,7 +475,7 @@ static int read_graph(struct reader *r, const Onnx__GraphProto *gp)
 int onnx_parse(struct graph *g, const void *data, size_t len)
 {
 	Onnx__ModelProto *m = NULL;
-	struct reader r = { .g = g };
+	struct reader r = { .s.g = g };
 	size_t i, n;
 	int rc = -EINVAL;
 

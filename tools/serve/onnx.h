@@ -3,7 +3,7 @@
 #ifndef SERVE_ONNX_H
 #define SERVE_ONNX_H
 
-#include "graph.h"
+#include "build.h"
 #include <generated/onnx.pb-c.h>
 
 /* Values by name: a hash table with open addresses. */
@@ -15,11 +15,10 @@ struct names {
 
 struct def;
 struct reader {
-	struct graph *g;
+	struct site s;
 	struct names names;
 	const Onnx__NodeProto *np;
 	const struct def *def;
-	const char *where;			/* the node, for messages */
 };
 
 /* onnx.c */
@@ -45,10 +44,8 @@ int onnx_refuse(struct reader *r, int code, const char *fmt, ...)
 const Onnx__AttributeProto *onnx_attr(const struct reader *r, const char *name);
 /* The values of the first n inputs, -1 for one that is left out; the first ones must be there. */
 int onnx_inputs(struct reader *r, unsigned int n, unsigned int must, int *in);
-/* The window of a convolution, or of its transpose, with these weights. */
-int onnx_window(struct reader *r, struct node *n, int weights);
-/* An operator of the tables of oper.h, or NULL. */
-const struct oper *onnx_oper(const char *name);
+/* The window of a convolution, or of its transpose. */
+int onnx_window(struct reader *r, struct node *n);
 
 /* onnx_lower.c: read an operator that consists of others; -ENOENT: it is none */
 int onnx_lower(struct reader *r);

@@ -9,93 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "build.h"
 #include "onnx.h"
-#include "oper.h"
-
-/* A node of one of the operators that the readers know, with a new value as output; or an error. */
-static int make(struct reader *r, enum op op, const char *type, bool (*rows)(struct rows *),
-		const struct attrs *a, const int *in, unsigned int nin)
-{
-	int v = graph_value(r->g, r->where, strlen(r->where));
-	struct node *n = v < 0 ? NULL : graph_node(r->g, op, type, r->where, nin);
-
-	if (!n)
-		return refuse(r->g, -ENOMEM, "no memory");
-	n->a = *a;
-	n->rows = rows;
-	memcpy(n->in, in, nin * sizeof(*in));
-	n->out = v;
-	return v;
-}
-
-/* As long as nothing fails: a value that is an error is the result of all that follows. */
-static int make1(struct reader *r, enum op op, const char *type, bool (*rows)(struct rows *),
-		 const struct attrs *a, int in)
-{
-	return in < 0 ? in : make(r, op, type, rows, a, &in, 1);
-}
-
-static int transpose(struct reader *r, int in, const int64_t *perm, unsigned int n)
-{
-	struct attrs a = { .group = 1, .has_ints = true, .nints = n };
-
-	memcpy(a.ints, perm, n * sizeof(*perm));
-	return make1(r, OP_TRANSPOSE, "Transpose", rows_transpose, &a, in);
-}
-
-/* Dimensions of 1: adds or removes them. */
-static int squeeze(struct reader *r, bool adds, int in, const int64_t *axes, unsigned int n)
-{
-	struct attrs a = { .group = 1, .nints = n };
-
-	if (!n)
-		return in;
-	memcpy(a.ints, axes, n * sizeof(*axes));
-	return make1(r, adds ? OP_UNSQUEEZE : OP_SQUEEZE, adds ? "Unsqueeze" : "Squeeze",
-		     rows_squeeze, &a, in);
-}
-
-static int slice0(struct reader *r, int in, int64_t from, int64_t to)
-{
-	struct attrs a = { .group = 1, .nints = 1, .ints = { from }, .more = { to } };
-
-	return make1(r, OP_SLICE, "Slice", rows_slice, &a, in);
-}
-
-static int concat(struct reader *r, const int *in, unsigned int n, int64_t axis)
-{
-	struct attrs a = { .group = 1, .axis = axis };
-	unsigned int i;
-
-	for (i = 0; i < n; i++)
-		if (in[i] < 0)
-			return in[i];
-	return make(r, OP_CONCAT, "Concat", rows_concat, &a, in, n);
-}
-
-static int matmul(struct reader *r, int x, int y)
-{
-	struct attrs a = { .group = 1 };
-	int in[2] = { x, y };
-
-	return x < 0 ? x : y < 0 ? y : make(r, OP_MATMUL, "MatMul", rows_matmul, &a, in, 2);
-}
-
-/* A node of one of the other tables. */
-static int table(struct reader *r, const struct oper *o, const struct attrs *a, const int *in,
-		 unsigned int nin)
-{
-	int v;
-	unsigned int i;
-
-	for (i = 0; i < nin; i++)
-		if (in[i] < -1)
-			return in[i];
-	v = make(r, OP_TABLE, o->name, o->rows, a, in, nin);
-	if (v >= 0)
-		r->g->node[r->g->nnodes - 1].oper = o;
-	return v;
-}
 
 /* Let the node's output have this name; all is made for it. */
 static int output(struct reader *r, unsigned int i, int v)
@@ -108,10 +23,10 @@ static int output(struct reader *r, unsigned int i, int v)
 	out = onnx_define(&r->names, r->np->output[i]);
 	if (out < 0)
 		return out;
-	made = make1(r, OP_IDENTITY, "Identity", rows_each, &a, v);
+	made = build1(&r->s, OP_IDENTITY, "Identity", rows_each, &a, v);
 	if (made < 0)
 		return made;
-	r->g->node[r->g->nnodes - 1].out = out;
+	r->s.g->node[r->s.g->nnodes - 1].out = out;
 	return 0;
 }
 
@@ -173,12 +88,12 @@ static int recurrent_attrs(struct reader *r, bool lstm, bool *forward, bool *bac
 static int part(struct reader *r, int v, int64_t d)
 {
 	struct attrs a = { .group = 1 };
-	int in[2] = { v, graph_const(r->g, r->where, SERVE_INT64, 0, &d) };
+	int in[2] = { v, graph_const(r->s.g, r->s.where, SERVE_INT64, 0, &d) };
 
 	if (in[1] < 0)
 		return in[1];
-	*(int64_t *)r->g->value[in[1]].data = d;
-	return make(r, OP_GATHER, "Gather", rows_gather, &a, in, 2);
+	*(int64_t *)r->s.g->value[in[1]].data = d;
+	return build(&r->s, OP_GATHER, "Gather", rows_gather, &a, in, 2);
 }
 
 static int one_way(struct reader *r, const struct oper *o, const int *in, int64_t d, bool back,
@@ -190,8 +105,8 @@ static int one_way(struct reader *r, const struct oper *o, const int *in, int64_
 	int to[5] = { -1, -1, -1, -1, -1 };
 	unsigned int i, n = 2;
 
-	to[0] = matmul(r, in[0], transpose(r, part(r, in[1], d), turned, 2));
-	to[1] = transpose(r, part(r, in[2], d), turned, 2);
+	to[0] = build_matmul(&r->s, in[0], build_transpose(&r->s, part(r, in[1], d), turned, 2));
+	to[1] = build_transpose(&r->s, part(r, in[2], d), turned, 2);
 	if (to[0] < 0 || to[1] < 0)
 		return to[0] < 0 ? to[0] : to[1];
 	for (i = 0; i < 3; i++) {
@@ -202,7 +117,7 @@ static int one_way(struct reader *r, const struct oper *o, const int *in, int64_
 			return to[2 + i];
 		n = 3 + i;
 	}
-	return table(r, o, &a, to, n);
+	return build_oper(&r->s, o, &a, to, n);
 }
 
 static int recurrent(struct reader *r, const struct oper *o)
@@ -234,9 +149,9 @@ static int recurrent(struct reader *r, const struct oper *o)
 		if (!has_output(r, k))
 			continue;
 		for (i = 0; i < n; i++)
-			part_of[i] = !k ? squeeze(r, true, slice0(r, all[i], 0, -2), second, 1) :
-				k == 1 ? slice0(r, all[i], -2, -1) : slice0(r, all[i], -1, INT64_MAX);
-		rc = output(r, k, n == 1 ? part_of[0] : concat(r, part_of, 2, k ? 0 : 1));
+			part_of[i] = !k ? build_squeeze(&r->s, true, build_slice(&r->s, all[i], 0, 0, -2), second, 1) :
+				k == 1 ? build_slice(&r->s, all[i], 0, -2, -1) : build_slice(&r->s, all[i], 0, -1, INT64_MAX);
+		rc = output(r, k, n == 1 ? part_of[0] : build_concat(&r->s, part_of, 2, k ? 0 : 1));
 	}
 	return rc;
 }
@@ -330,14 +245,14 @@ static int as_product(struct reader *r, const int *in, const int64_t x[], unsign
 		}
 		if (np[j] != len[j])
 			return -ENOENT;
-		v[j] = squeeze(r, true, transpose(r, in[j], perm[j], np[j]), gaps[j], ng[j]);
+		v[j] = build_squeeze(&r->s, true, build_transpose(&r->s, in[j], perm[j], np[j]), gaps[j], ng[j]);
 	}
-	v[0] = matmul(r, v[0], v[1]);
+	v[0] = build_matmul(&r->s, v[0], v[1]);
 	if (!m)
 		dropped[nd++] = n;
 	if (!k)
 		dropped[nd++] = n + 1;
-	v[0] = squeeze(r, false, v[0], dropped, nd);
+	v[0] = build_squeeze(&r->s, false, v[0], dropped, nd);
 	/* to the order of the output */
 	if (m)
 		order[n++] = m;
@@ -347,7 +262,7 @@ static int as_product(struct reader *r, const int *in, const int64_t x[], unsign
 		for (j = 0; j < n; j++)
 			if (order[j] == out[i])
 				back[i] = j;
-	return no ? transpose(r, v[0], back, no) : v[0];
+	return no ? build_transpose(&r->s, v[0], back, no) : v[0];
 }
 
 static int einsum(struct reader *r)
@@ -408,32 +323,17 @@ static int einsum(struct reader *r)
 	memcpy(a.steps, out, sizeof(a.steps));
 	for (i = 0; i < 3; i++)
 		a.p[i] = n[i];
-	return output(r, 0, table(r, &oper_einsum, &a, in, nin));
+	return output(r, 0, build_oper(&r->s, &oper_einsum, &a, in, nin));
 }
 
 /* ---- quantized inputs: the numbers that they mean, and float32 operators --------------------- */
-
-static int cast(struct reader *r, enum serve_type to, int in)
-{
-	struct attrs a = { .group = 1, .to = to };
-
-	return make1(r, OP_CAST, "Cast", rows_each, &a, in);
-}
-
-static int times(struct reader *r, int x, int y)
-{
-	struct attrs a = { .group = 1, .kind = B_MUL };
-	int in[2] = { x, y };
-
-	return x < 0 ? x : y < 0 ? y : make(r, OP_BINARY, "Mul", rows_each, &a, in, 2);
-}
 
 static int dequantize(struct reader *r, int x, int scale, int zero, int64_t axis)
 {
 	struct attrs a = { .group = 1, .p = { axis } };
 	int in[3] = { x, scale, zero };
 
-	return table(r, onnx_oper("DequantizeLinear"), &a, in, zero < 0 ? 2 : 3);
+	return build_oper(&r->s, oper_find("DequantizeLinear"), &a, in, zero < 0 ? 2 : 3);
 }
 
 static int quantize(struct reader *r, int x, int scale, int zero)
@@ -441,7 +341,7 @@ static int quantize(struct reader *r, int x, int scale, int zero)
 	struct attrs a = { .group = 1, .p = { 1 } };
 	int in[3] = { x, scale, zero };
 
-	return table(r, onnx_oper("QuantizeLinear"), &a, in, 3);
+	return build_oper(&r->s, oper_find("QuantizeLinear"), &a, in, 3);
 }
 
 /* Minus its zero point, as float32; -1: it has none. */
@@ -450,11 +350,11 @@ static int centered(struct reader *r, int x, int zero, int64_t axis)
 	struct attrs a = { .group = 1, .p = { axis } };
 	int in[2] = { x, zero };
 
-	return table(r, &oper_centered, &a, in, zero < 0 ? 1 : 2);
+	return build_oper(&r->s, &oper_centered, &a, in, zero < 0 ? 1 : 2);
 }
 
-/* A convolution with the attributes of the node, whose weights were this value. */
-static int conv(struct reader *r, int x, int w, int bias, int weights)
+/* A convolution with the attributes of the node. */
+static int conv(struct reader *r, int x, int w, int bias)
 {
 	int in[3] = { x, w, bias }, v, rc;
 	struct attrs a = { .group = 1 };
@@ -464,10 +364,10 @@ static int conv(struct reader *r, int x, int w, int bias, int weights)
 		return x < 0 ? x : w < 0 ? w : bias;
 	for (i = 0; i < 2; i++)
 		a.kernel[i] = a.stride[i] = a.dilation[i] = 1;
-	v = make(r, OP_CONV, "Conv", rows_images, &a, in, 3);
+	v = build(&r->s, OP_CONV, "Conv", rows_images, &a, in, 3);
 	if (v < 0)
 		return v;
-	rc = onnx_window(r, &r->g->node[r->g->nnodes - 1], weights);
+	rc = onnx_window(r, &r->s.g->node[r->s.g->nnodes - 1]);
 	return rc ? rc : v;
 }
 
@@ -479,10 +379,10 @@ static int quantized(struct reader *r, bool is_conv, const int *in)
 	x = dequantize(r, in[0], in[1], in[2], -2);
 	w = dequantize(r, in[3], in[4], in[5], is_conv ? 0 : -1);
 	if (!is_conv)
-		return quantize(r, matmul(r, x, w), in[6], in[7]);
+		return quantize(r, build_matmul(&r->s, x, w), in[6], in[7]);
 	if (in[8] >= 0)
-		bias = times(r, times(r, cast(r, SERVE_FP32, in[8]), in[1]), in[4]);
-	return quantize(r, conv(r, x, w, bias, in[3]), in[6], in[7]);
+		bias = build_times(&r->s, build_times(&r->s, build_cast(&r->s, SERVE_FP32, in[8]), in[1]), in[4]);
+	return quantize(r, conv(r, x, w, bias), in[6], in[7]);
 }
 
 static int integers(struct reader *r, bool is_conv, const int *in)
@@ -490,7 +390,7 @@ static int integers(struct reader *r, bool is_conv, const int *in)
 	int x = centered(r, in[0], in[2], INT64_MAX);
 	int w = centered(r, in[1], in[3], is_conv ? 0 : -1);
 
-	return cast(r, SERVE_INT32, is_conv ? conv(r, x, w, -1, in[1]) : matmul(r, x, w));
+	return build_cast(&r->s, SERVE_INT32, is_conv ? conv(r, x, w, -1) : build_matmul(&r->s, x, w));
 }
 
 static int of_integers(struct reader *r, bool is_conv, bool scales)

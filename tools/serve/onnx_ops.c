@@ -134,8 +134,8 @@ int onnx_refuse(struct reader *r, int code, const char *fmt, ...)
 	va_end(ap);
 	snprintf(what, sizeof(what), "operator %s", r->np->op_type);
 	if (code == -ENOTSUP)
-		graph_block(r->g, what, r->where, "%s", why);
-	return refuse(r->g, code, "operator %s '%s': %s", r->np->op_type, r->where, why);
+		graph_block(r->s.g, what, r->s.where, "%s", why);
+	return refuse(r->s.g, code, "operator %s '%s': %s", r->np->op_type, r->s.where, why);
 }
 
 const Onnx__AttributeProto *onnx_attr(const struct reader *r, const char *name)
@@ -241,25 +241,18 @@ static int read_window(struct reader *r, struct attrs *a)
 	return 0;
 }
 
-int onnx_window(struct reader *r, struct node *n, int weights)
+int onnx_window(struct reader *r, struct node *n)
 {
-	const struct value *w = &r->g->value[weights];
 	struct attrs *a = &n->a;
-	unsigned int i;
 	int rc = read_window(r, a);
 
 	if (rc)
 		return rc;
 	if (attr(r, "output_shape") || (n->op == OP_DECONV && a->auto_pad))
 		return refuse_node(r, -ENOTSUP, "output_shape or auto_pad");
-	/* The size of the window may only be in the weights. */
-	if (!attr(r, "kernel_shape")) {
-		if (!w->data || w->rank < 3 || w->rank > 4)
-			return refuse_node(r, -ENOTSUP, "no kernel_shape");
-		a->spatial = w->rank - 2;
-		for (i = 0; i < a->spatial; i++)
-			a->kernel[i] = w->dims[2 + i];
-	}
+	/* The size of the window may only be in the weights, which a run may have. */
+	if (!attr(r, "kernel_shape"))
+		a->kernel[0] = a->kernel[1] = 0;
 	return 0;
 }
 
@@ -270,7 +263,7 @@ static int scalar(struct reader *r, const struct node *n, unsigned int i, float 
 
 	if (i >= n->nin || n->in[i] < 0)
 		return 0;
-	v = &r->g->value[n->in[i]];
+	v = &r->s.g->value[n->in[i]];
 	if (!v->data || v->type != SERVE_FP32 || count(v->rank, v->dims) != 1)
 		return refuse_node(r, -ENOTSUP, "input %u is not one constant number", i);
 	*out = *(const float *)v->data;
@@ -280,7 +273,7 @@ static int scalar(struct reader *r, const struct node *n, unsigned int i, float 
 /* A conversion of a whole product: the constant inputs times alpha and beta. */
 static int scale_input(struct reader *r, struct node *n, unsigned int i, float by)
 {
-	struct graph *g = r->g;
+	struct graph *g = r->s.g;
 	struct value v;
 	int64_t k, len;
 	int c;
@@ -303,7 +296,7 @@ static int scale_input(struct reader *r, struct node *n, unsigned int i, float b
 
 static int read_gemm(struct reader *r, struct node *n)
 {
-	struct graph *g = r->g;
+	struct graph *g = r->s.g;
 	struct node *add;
 	const struct value *c, *w;
 	int v, rc, out = n->out;
@@ -369,7 +362,7 @@ static int read_resize(struct reader *r, struct node *n)
 	a->nearest = (enum nearest)nearest;
 	in = calloc(3, sizeof(*in));
 	if (!in)
-		return refuse(r->g, -ENOMEM, "no memory");
+		return refuse(r->s.g, -ENOMEM, "no memory");
 	in[0] = n->in[0];
 	in[1] = in[2] = -1;
 	if (r->def->kind || n->nin == 2) {	/* Upsample, and Resize before version 11 */
@@ -385,7 +378,7 @@ static int read_resize(struct reader *r, struct node *n)
 	n->nin = 3;
 	/* Scales that are empty are none. */
 	if (in[1] >= 0) {
-		v = &r->g->value[in[1]];
+		v = &r->s.g->value[in[1]];
 		if (v->data && !count(v->rank, v->dims))
 			in[1] = -1;
 	}
@@ -403,7 +396,7 @@ static int read_slice(struct reader *r, struct node *n)
 			return refuse_node(r, -EINVAL, "no starts or no ends");
 		in = realloc(n->in, 5 * sizeof(*in));
 		if (!in)
-			return refuse(r->g, -ENOMEM, "no memory");
+			return refuse(r->s.g, -ENOMEM, "no memory");
 		for (i = (int)n->nin; i < 5; i++)
 			in[i] = -1;
 		n->in = in;
@@ -424,7 +417,7 @@ static int read_slice(struct reader *r, struct node *n)
 /* Is the input left out, or one constant of float32? */
 static bool is_scalar(const struct reader *r, const struct node *n, unsigned int i)
 {
-	const struct value *v = i < n->nin && n->in[i] >= 0 ? &r->g->value[n->in[i]] : NULL;
+	const struct value *v = i < n->nin && n->in[i] >= 0 ? &r->s.g->value[n->in[i]] : NULL;
 
 	return !v || (v->data && v->type == SERVE_FP32 && count(v->rank, v->dims) == 1);
 }
@@ -441,10 +434,10 @@ static int compute_clip(struct reader *r, struct node *n)
 	n->in[1] = low < 0 ? high : low;
 	if (low < 0 || high < 0)
 		return 0;
-	v = graph_value(r->g, n->name, strlen(n->name));
-	next = v < 0 ? NULL : graph_node(r->g, OP_SUM, "Clip", n->name, 2);
+	v = graph_value(r->s.g, n->name, strlen(n->name));
+	next = v < 0 ? NULL : graph_node(r->s.g, OP_SUM, "Clip", n->name, 2);
 	if (!next)
-		return refuse(r->g, -ENOMEM, "no memory");
+		return refuse(r->s.g, -ENOMEM, "no memory");
 	(next - 1)->out = v;
 	next->rows = rows_each;
 	next->a.kind = B_MIN;
@@ -496,7 +489,7 @@ static int read_attrs(struct reader *r, struct node *n)
 {
 	static const char *const gelus[] = { "none", "tanh", NULL };
 	struct attrs *a = &n->a;
-	struct graph *g = r->g;
+	struct graph *g = r->s.g;
 	const Onnx__AttributeProto *at;
 	int64_t v;
 	int k;
@@ -505,7 +498,7 @@ static int read_attrs(struct reader *r, struct node *n)
 	switch (n->op) {
 	case OP_CONV:
 	case OP_DECONV:
-		return onnx_window(r, n, n->in[1]);
+		return onnx_window(r, n);
 	case OP_POOL:
 		a->max_pool = r->def->kind;
 		a->count_pad = attr_int(r, "count_include_pad", 0);
@@ -726,7 +719,7 @@ static int read_constant(struct reader *r)
 {
 	const Onnx__NodeProto *np = r->np;
 	const Onnx__AttributeProto *a = np->n_attribute == 1 ? np->attribute[0] : NULL;
-	struct graph *g = r->g;
+	struct graph *g = r->s.g;
 	int64_t dims[1] = { 0 };
 	bool list;
 	int v;
@@ -764,19 +757,6 @@ static int read_constant(struct reader *r)
 }
 
 /* ---- operators of the other tables ------------------------------------------------ */
-
-const struct oper *onnx_oper(const char *name)
-{
-	static const struct oper *const tables[] = { opers_move, opers_index, opers_math, opers_attention };
-	const struct oper *o;
-	unsigned int i;
-
-	for (i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
-		for (o = tables[i]; o->name; o++)
-			if (!strcmp(o->name, name))
-				return o;
-	return NULL;
-}
 
 /* One word of the row's attributes, with what the node has of it.  Sets *used. */
 static int read_word(struct reader *r, struct attrs *to, const char *word, size_t len,
@@ -844,7 +824,7 @@ static int read_word(struct reader *r, struct attrs *to, const char *word, size_
 		return refuse_node(r, -ENOTSUP, "attribute '%s', or its type", name);
 	texts = strndup(value, len - name_len - 1);
 	if (!texts)
-		return refuse(r->g, -ENOMEM, "no memory");
+		return refuse(r->s.g, -ENOMEM, "no memory");
 	for (i = 0, text = strtok_r(texts, "|", &rest); text; i++, text = strtok_r(NULL, "|", &rest)) {
 		n = strlen(text);
 		if (n == a->s.len && !memcmp(text, a->s.data, n))
@@ -887,7 +867,7 @@ static int read_words(struct reader *r, const struct oper *o, struct attrs *to)
 static struct node *oper_node(struct reader *r, const struct oper *o, const struct attrs *a,
 			      const int *in, unsigned int nin, int out)
 {
-	struct node *n = graph_node(r->g, OP_TABLE, o->name, r->where, nin);
+	struct node *n = graph_node(r->s.g, OP_TABLE, o->name, r->s.where, nin);
 
 	if (!n)
 		return NULL;
@@ -918,7 +898,7 @@ int onnx_inputs(struct reader *r, unsigned int n, unsigned int must, int *in)
 				"input '%s' is neither an input of the model nor made before",
 				r->np->input[i]);
 		in[i] = v - 1;
-		if (r->g->value[v - 1].bfloat)
+		if (r->s.g->value[v - 1].bfloat)
 			return refuse_node(r, -ENOTSUP, "a tensor of bfloat16");
 	}
 	return 0;
@@ -949,7 +929,7 @@ static int read_oper(struct reader *r, const struct oper *o)
 			return v;
 		a.output = i;
 		if (!oper_node(r, o, &a, in, nin, v))
-			return refuse(r->g, -ENOMEM, "no memory");
+			return refuse(r->s.g, -ENOMEM, "no memory");
 	}
 	return rc;
 }
@@ -962,13 +942,13 @@ static int by_name(const void *key, const void *def)
 int onnx_node(struct reader *r)
 {
 	const Onnx__NodeProto *np = r->np;
-	struct graph *g = r->g;
+	struct graph *g = r->s.g;
 	struct node *n;
 	unsigned int i;
 	size_t inputs = np->n_input;
 	int v, rc = 0;
 
-	r->where = np->name && *np->name ? np->name : np->n_output ? np->output[0] : "";
+	r->s.where = np->name && *np->name ? np->name : np->n_output ? np->output[0] : "";
 	if (!np->op_type)
 		return refuse(g, -EINVAL, "a node has no operator");
 	if (np->domain && *np->domain && strcmp(np->domain, "ai.onnx"))
@@ -984,8 +964,8 @@ int onnx_node(struct reader *r)
 			return rc;
 		rc = 0;
 	}
-	if (!r->def && onnx_oper(np->op_type))
-		return read_oper(r, onnx_oper(np->op_type));
+	if (!r->def && oper_find(np->op_type))
+		return read_oper(r, oper_find(np->op_type));
 	if (!r->def)
 		return refuse_node(r, -ENOTSUP, "this operator is not supported");
 	while (inputs && !*np->input[inputs - 1])
@@ -1006,7 +986,7 @@ int onnx_node(struct reader *r)
 		return rc;
 	if (!np->n_output)
 		return refuse_node(r, -EINVAL, "no output");
-	n = graph_node(g, r->def->op, r->def->name, r->where,
+	n = graph_node(g, r->def->op, r->def->name, r->s.where,
 		       r->def->op == OP_CONV || r->def->op == OP_DECONV ||
 				       r->def->op == OP_GEMM ?
 			       3 :

@@ -59,6 +59,9 @@ struct oper {
 /* Ended by a row without a name. */
 extern const struct oper opers_move[], opers_index[], opers_math[], opers_attention[];
 extern const struct oper oper_lstm, oper_gru, oper_einsum, oper_centered;	/* that onnx_lower.c uses */
+extern const struct oper oper_swap, oper_adaptive, oper_prelu_channels;	/* and mxnet_lower.c */
+
+const struct oper *oper_find(const char *name);	/* NULL: there is none; ops_move.c */
 
 /* The number of the input that has the type of the output; or -1, and the type itself. */
 static inline int oper_type(const struct node *n, enum serve_type *type)

@@ -158,6 +158,75 @@ static int run_prelu(const struct node *n, const struct view *out, const struct 
 	return 0;
 }
 
+/* A slope for each channel, or one. */
+static int shape_prelu_channels(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	if (in[0]->rank < 2 || in[1]->type != SERVE_FP32 || in[1]->rank != 1 ||
+	    (in[1]->dims[0] != 1 && in[1]->dims[0] != in[0]->dims[1]))
+		return bad(c, "the slopes do not fit the channels");
+	return shape_same(c, in, out);
+}
+
+static int run_prelu_channels(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	struct view k = *in[1];
+	const struct view *v[] = { out, in[0], &k };
+	unsigned int i;
+
+	k.rank = out->rank;
+	for (i = 0; i < k.rank; i++) {
+		k.dims[i] = i == 1 ? in[1]->dims[0] : 1;
+		k.strides[i] = i == 1;
+	}
+	walk(3, v, prelu1, NULL);
+	return 0;
+}
+
+const struct oper oper_prelu_channels = { "LeakyReLU", "", 2, 2, 1, 0, BIT(FP32), { 0 }, true,
+	shape_prelu_channels, rows_channels, run_prelu_channels };
+
+/* ---- the mean of each of so many parts of a picture: p ------------------------------------ */
+
+static int shape_adaptive(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	unsigned int i;
+
+	shape_same(c, in, out);
+	if (out->rank != 4)
+		return bad(c, "%u dimensions", out->rank);
+	for (i = 0; i < 2; i++) {
+		if (c->n->a.p[i] < 1 || c->n->a.p[i] > 65536 || !in[0]->dims[2 + i])
+			return bad(c, "output_size %lld", (long long)c->n->a.p[i]);
+		out->dims[2 + i] = c->n->a.p[i];
+	}
+	return 0;
+}
+
+static int run_adaptive(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	int64_t h = in[0]->dims[2], w = in[0]->dims[3], oh = out->dims[2], ow = out->dims[3];
+	int64_t planes = out->dims[0] * out->dims[1], p, y, x, i, k;
+	const float *from = (const float *)(const void *)in[0]->data;
+	float *to = (float *)(void *)out->data;
+
+	for (p = 0; p < planes; p++, from += h * w)
+		for (y = 0; y < oh; y++)
+			for (x = 0; x < ow; x++) {
+				int64_t y0 = y * h / oh, y1 = ((y + 1) * h + oh - 1) / oh;
+				int64_t x0 = x * w / ow, x1 = ((x + 1) * w + ow - 1) / ow;
+				double sum = 0;
+
+				for (i = y0; i < y1; i++)
+					for (k = x0; k < x1; k++)
+						sum += (double)from[i * w + k];
+				*to++ = (float)(sum / (double)((y1 - y0) * (x1 - x0)));
+			}
+	return 0;
+}
+
+const struct oper oper_adaptive = { "AdaptiveAvgPooling2D", "", 1, 1, 1, 0, BIT(FP32), { 0 }, false,
+	shape_adaptive, rows_images, run_adaptive };
+
 static int run_cast_like(const struct node *n, const struct view *out, const struct view *const *in)
 {
 	cast_run(out, in[0]);

@@ -517,6 +517,46 @@ static int run_non_zero(const struct node *nd, const struct view *out, const str
 	return 0;
 }
 
+/* ---- two axes exchanged: p --------------------------------------------------------------- */
+
+static int shape_swap(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	int64_t x = axis_of(c->n->a.p[0], in[0]->rank), y = axis_of(c->n->a.p[1], in[0]->rank);
+
+	if (!axis_ok(x, in[0]->rank) || !axis_ok(y, in[0]->rank))
+		return bad(c, "axes %lld and %lld", (long long)c->n->a.p[0], (long long)c->n->a.p[1]);
+	shape_same(c, in, out);
+	out->dims[x] = in[0]->dims[y];
+	out->dims[y] = in[0]->dims[x];
+	return 0;
+}
+
+static int run_swap(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	int64_t x = axis_of(n->a.p[0], out->rank), y = axis_of(n->a.p[1], out->rank);
+	struct view v = *in[0];
+
+	v.dims[x] = in[0]->dims[y];
+	v.dims[y] = in[0]->dims[x];
+	v.strides[x] = in[0]->strides[y];
+	v.strides[y] = in[0]->strides[x];
+	view_copy(out, &v);
+	return 0;
+}
+
+static bool rows_swap(struct rows *r)
+{
+	int x = row_axis(r->node->a.p[0], r->out->rank), y = row_axis(r->node->a.p[1], r->out->rank), at;
+
+	if (!row_first_alone(r))
+		return false;
+	at = r->at[0]->axis;
+	return row_along(r, at == x ? y : at == y ? x : at, r->at[0]->k);
+}
+
+const struct oper oper_swap = { "SwapAxis", "", 1, 1, 1, 0, T_ANY, { 0 }, true, shape_swap, rows_swap,
+	run_swap };
+
 const struct oper opers_move[] = {
 	{ "DepthToSpace", "blocksize=! mode=DCR|CRD", 1, 1, 1, TO_SPACE, T_ANY, { 0 }, true,
 		shape_blocks, rows_images, run_blocks },
@@ -539,3 +579,16 @@ const struct oper opers_move[] = {
 	{ "Trilu", "upper=1", 1, 2, 1, 0, T_ANY, { 0 }, false, shape_trilu, rows_last2, run_trilu },
 	{ 0 }
 };
+
+const struct oper *oper_find(const char *name)
+{
+	static const struct oper *const tables[] = { opers_move, opers_index, opers_math, opers_attention };
+	const struct oper *o;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+		for (o = tables[i]; o->name; o++)
+			if (!strcmp(o->name, name))
+				return o;
+	return NULL;
+}

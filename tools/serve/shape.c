@@ -131,10 +131,9 @@ static int check_window(const struct ctx *c, const struct attrs *a, unsigned int
 	return 0;
 }
 
-static int spatial_sizes(const struct ctx *c, unsigned int spatial, const struct shape *x,
-			 struct shape *out)
+static int spatial_sizes(const struct ctx *c, const struct attrs *a, unsigned int spatial,
+			 const struct shape *x, struct shape *out)
 {
-	const struct attrs *a = &c->n->a;
 	unsigned int i;
 
 	for (i = 0; i < spatial; i++) {
@@ -161,7 +160,7 @@ static int float32(const struct ctx *c, const struct shape *in)
 
 static int conv(const struct ctx *c, const struct shape *const *in, struct shape *out)
 {
-	const struct attrs *a = &c->n->a;
+	struct attrs own = c->n->a, *a = &own;
 	const struct shape *x = in[0], *w = in[1];
 	bool deconv = c->n->op == OP_DECONV;
 	unsigned int i, spatial;
@@ -179,9 +178,13 @@ static int conv(const struct ctx *c, const struct shape *const *in, struct shape
 	spatial = x->rank - 2;
 	if (a->spatial && a->spatial != spatial)
 		return bad(c, "a window of %u dimensions", a->spatial);
-	for (i = 0; i < spatial; i++)
+	for (i = 0; i < spatial; i++) {
+		/* 0: the file says it with the weights alone */
+		if (!a->kernel[i])
+			a->kernel[i] = w->dims[2 + i];
 		if (a->kernel[i] != w->dims[2 + i])
 			return bad(c, "the kernel's size differs from the weights'");
+	}
 	rc = check_window(c, a, spatial);
 	if (rc)
 		return rc;
@@ -198,7 +201,7 @@ static int conv(const struct ctx *c, const struct shape *const *in, struct shape
 	out->rank = x->rank;
 	out->dims[0] = x->dims[0];
 	out->dims[1] = oc;
-	return spatial_sizes(c, spatial, x, out);
+	return spatial_sizes(c, a, spatial, x, out);
 }
 
 static int pool(const struct ctx *c, const struct shape *const *in, struct shape *out)
@@ -226,7 +229,7 @@ static int pool(const struct ctx *c, const struct shape *const *in, struct shape
 	rc = check_window(c, a, spatial);
 	if (rc)
 		return rc;
-	return spatial_sizes(c, spatial, x, out);
+	return spatial_sizes(c, a, spatial, x, out);
 }
 
 static int gemm(const struct ctx *c, const struct shape *const *in, struct shape *out)
