@@ -647,8 +647,8 @@ int pawl_cq_create(struct pawl_engine *e, pawl_cq_t *out)
 		return thread_last.code;
 	if (!out)
 		return err(-EINVAL, "cq_create: out is NULL");
-	if (!count_below(&e->ncqs, CQ_MAX))
-		return err(-ENOMEM, "cq_create: %u queues exist", CQ_MAX);
+	if (!count_below(&e->ncqs, cqs_most(e)))
+		return err(-ENOMEM, "cq_create: %u queues exist", cqs_most(e));
 	q = pool_get(e->pool[POOL_CQ], &t->cache[POOL_CQ], &idx);
 	if (!q) {
 		fetch_add_relaxed(&e->ncqs, -1u);

@@ -38,7 +38,8 @@ enum {
 
 #define NOTE_ROOM	UINT64_MAX
 
-#define CQ_MAX		1024u
+#define CQ_MAX		1048576u
+#define CQ_BOUNDED	1024u
 #define CQ_REAPING	(1u << 31)	/* a thread reaps */
 #define CQ_NOTE		0xffffffffull
 #define CQ_TOLD		(1ull << 32)	/* the host was notified since the stack was taken */
@@ -59,6 +60,11 @@ struct cq {
 	u64 life __cacheline_aligned;
 	u32 ready;		/* A, written by the reaper: taken from the stack, oldest first */
 };
+
+static inline u32 cqs_most(const struct pawl_engine *e)
+{
+	return config_bounded(&e->cfg) ? CQ_BOUNDED : CQ_MAX;
+}
 
 int note_fill(struct thread *t, struct op *op, const struct pawl_op *d);
 void note_undo(struct thread *t, struct op *op);

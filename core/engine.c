@@ -38,6 +38,8 @@
 /* An op of a lower priority waits for so long, without config.strict_priority. */
 #define LATE_NS		10000000u
 
+#define VARS_BOUNDED	262144u		/* without a setting, where numbers are bounded */
+
 static u64 engine_ids;
 
 /* All that does not depend on the CPUs. */
@@ -50,7 +52,6 @@ static void config_defaults(struct pawl_config *cfg)
 	cfg->copy_workers = 1;
 	cfg->cpu_devices = 1;
 	cfg->max_ops = 1u << 18;
-	cfg->max_vars = 1u << 18;
 	cfg->max_threads = 256;
 	cfg->window_policy = -1;
 	cfg->spin_ns = 20000;
@@ -145,7 +146,7 @@ static int config_check(struct pawl_config *c)
 		{ "copy_workers", c->copy_workers, 0, 1024 },
 		{ "cpu_devices", c->cpu_devices, 1, 64 },
 		{ "max_ops", c->max_ops, 64, (1 << OPS_BITS) - 4096 },
-		{ "max_vars", c->max_vars, 1, 1 << VAR_BITS },
+		{ "max_vars", c->max_vars, 0, 1 << VAR_BITS },
 		{ "max_threads", c->max_threads, 1, 2047 },
 		{ "window", c->window, 0, c->max_ops },
 		{ "window_policy", c->window_policy, -1, PAWL_WINDOW_BLOCK },
@@ -287,7 +288,7 @@ static int pools_add(struct pawl_engine *e)
 		[POOL_NOTE] = { "note", sizeof(struct op_note), ops, .mag = mag, .ctor = note_again,
 				.last = note_last, .user = e },
 		/* A late completion counts its write to the eventfd, a late push itself in its group. */
-		[POOL_CQ] = { "queue", sizeof(struct cq), CQ_MAX + 2 * c->max_threads, .mag = 1,
+		[POOL_CQ] = { "queue", sizeof(struct cq), cqs_most(e) + 2 * c->max_threads, .mag = 1,
 				.keep = true },
 		[POOL_GROUP] = { "group", sizeof(struct op_group),
 				groups + 1 + 2 * gmag * c->max_threads, .mag = gmag, .keep = true },
@@ -502,6 +503,8 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 		return err(-ENOMEM, "engine_create: no memory");
 	/* Longer times would overflow when they are added to the time, or counted in cycles. */
 	c.spin_ns = min_u(c.spin_ns, 1ull << 50);
+	if (!c.max_vars)
+		c.max_vars = config_bounded(&c) ? VARS_BOUNDED : 1u << VAR_BITS;
 	e->cfg = c;
 	e->cfg.cpus = NULL;
 	e->cfg.devices = NULL;

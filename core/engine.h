@@ -116,6 +116,19 @@ struct pawl_engine {
 	struct watch *watch;	/* A: watch.c; NULL until the first call */
 };
 
+/*
+ * Are all numbers of objects bounded?  Prefault touches the memory of all that may exist, and the
+ * simulators have little room.
+ */
+static inline bool config_bounded(const struct pawl_config *c)
+{
+#ifdef PAWL_SIM
+	return true;
+#else
+	return c->prefault;
+#endif
+}
+
 /* Count one more, unless there are `most`.  Progress: lock-free. */
 static inline bool count_below(u32 *n, u32 most)
 {

@@ -7,7 +7,8 @@
 
 struct op_note;
 
-#define GROUP_MAX	65536u
+#define GROUP_MAX	1048576u
+#define GROUP_BOUNDED	65536u
 #define GROUP_COST_MAX	(UINT64_MAX / 4)
 
 enum { ROOM_WANTED = 1, ROOM_POSTED = 2, ROOM_CLOSED = 4, ROOM_WINDOW = 8 };
@@ -57,7 +58,7 @@ static inline u64 low_of(u64 most, u32 low)
 
 static inline u32 groups_most(const struct pawl_engine *e)
 {
-	return (u32)min_u(e->cfg.max_ops, GROUP_MAX);
+	return config_bounded(&e->cfg) ? (u32)min_u(e->cfg.max_ops, GROUP_BOUNDED) : GROUP_MAX;
 }
 
 int groups_init(struct thread *t);

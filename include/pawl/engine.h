@@ -100,8 +100,8 @@ struct pawl_config {
 	unsigned int cpu_devices;	/* CPU devices, at most 64; default 1 */
 	unsigned int max_ops;		/* ops in memory at once; default 2^18, at most
 					   2^20 - 4096 */
-	unsigned int max_vars;		/* vars alive at once, rounded up; default 2^18, at most
-					   2^26 */
+	unsigned int max_vars;		/* vars alive at once, rounded up, at most 2^26; 0, the
+					   default: 2^26, and 2^18 with prefault */
 	unsigned int max_threads;	/* threads inside the engine at once; default 256 */
 	unsigned int window;		/* ops in flight and completions that are not reaped; 0,
 					   the default: max_ops.  Exact if the policy is to fail,
@@ -200,7 +200,7 @@ PAWL_API int pawl_engine_start(struct pawl_engine *e);
 /* --- Vars --------------------------------------------------------------------------- */
 
 /*
- * Create a var.  Error: -ENOMEM if config.max_vars are alive.  pawl_var_delete() deletes it.
+ * Create a var.  Error: -ENOMEM if config.max_vars are alive, or no memory.  pawl_var_delete() deletes it.
  * Progress: lock-free.
  */
 PAWL_API int pawl_var_create(struct pawl_engine *e, pawl_var_t *out);
@@ -564,8 +564,8 @@ PAWL_API int pawl_run_until(struct pawl_engine *e, bool (*done)(void *user), voi
  * that the op ended with, its own or an inherited one.  The push reserves room, so no
  * completion is lost; a refused push causes none.  Until it is reaped, a completion takes the
  * room in config.window that its op had, and a push that would wait for nothing but a reap
- * fails with -EAGAIN, whatever the policy is; pawl_stats.unreaped counts them.  An engine can have 1024 queues, for example
- * one per I/O thread, and destroying the engine destroys them.
+ * fails with -EAGAIN, whatever the policy is; pawl_stats.unreaped counts them.  An engine can have 2^20
+ * queues (1024 with prefault), for example one per I/O thread, and destroying the engine destroys them.
  *
  *   create:  -ENOMEM.
  *   destroy: -EBUSY while a completion of the queue is not reaped or has not arrived, or

@@ -11,7 +11,11 @@
  * The control is a scheme that frees by liburcu's call_rcu(), with a stopped reader: its
  * memory must grow.
  *
+ * Before that, an engine without any setting has very many objects at once, and afterwards the
+ * memory that it had before: vars that are written, twice, and completion queues and groups.
+ *
  *	memory [--seconds S]	(PAWL_MEMORY_SECONDS; 1 for each part)
+ *	PAWL_MEMORY_VARS=10000000	(a million)
  */
 #define UTIL_NO_CHECK
 #include "../unit/util.h"
@@ -20,6 +24,7 @@
 #include <urcu/urcu-memb.h>
 
 #define BOUND_KIB	16384u
+#define BACK_KIB	8192u	/* what may be left of very many vars */
 
 static double seconds = 1;
 
@@ -217,10 +222,69 @@ static u64 control(void)
 	return peak - before;
 }
 
+/* --- very many --- */
+
+/* Return what is left of `many` vars when they have been deleted, in KiB. */
+static u64 vars_and_back(u32 many)
+{
+	pawl_var_t *v = malloc(many * sizeof(*v));
+	u64 before, most = 0, left = 0, start;
+	struct pawl_op op = { sizeof(op), .fn = nothing, .nwrites = 1 };
+	u32 i, k;
+
+	MUST(v);
+	memset(v, 1, many * sizeof(*v));
+	eng = engine_with(NULL);
+	before = rss_kib();
+	for (k = 0; k < 2; k++) {
+		start = now_ms();
+		for (i = 0; i < many; i++)
+			v[i] = var_new(eng);
+		for (i = 0; i < many; i++) {
+			op.writes = &v[i];
+			OK(pawl_push(eng, &op));
+		}
+		OK(pawl_wait_all(eng, -1, NULL));
+		most = rss_kib();
+		for (i = 0; i < many; i++)
+			OK(pawl_var_delete(eng, v[i], NULL, NULL));
+		OK(pawl_wait_all(eng, -1, NULL));
+		/* A worker has objects in its caches; the second trim finds the magazines. */
+		for (i = 0; i < 3; i++)
+			OK(pawl_trim(eng));
+		left = rss_kib() > before ? rss_kib() - before : 0;
+		printf("  %u vars: %llu KiB, and %llu KiB after; %llu ns each\n", many,
+		       (unsigned long long)(most - before), (unsigned long long)left,
+		       (unsigned long long)((now_ms() - start) * 1000000 / many));
+	}
+	OK(pawl_engine_destroy(eng));
+	free(v);
+	return left;
+}
+
+/* Create completion queues and groups until the engine refuses; return the smaller number. */
+static u32 queues_and_groups(void)
+{
+	u32 queues = 0, groups = 0;
+	pawl_group_t g;
+	pawl_cq_t q;
+
+	eng = engine_with(NULL);
+	while (!pawl_cq_create(eng, &q))
+		queues++;
+	while (!pawl_group_create(eng, NULL, &g))
+		groups++;
+	printf("  %u completion queues and %u groups: %llu KiB\n", queues, groups,
+	       (unsigned long long)rss_kib());
+	OK(pawl_engine_destroy(eng));
+	return queues < groups ? queues : groups;
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction sa = { .sa_handler = on_stop };
 	u64 grew[PARTS], ops[PARTS], end_kib, control_kib;
+	const char *vars = getenv("PAWL_MEMORY_VARS");
 	bool ok = true;
 	int i;
 
@@ -229,6 +293,10 @@ int main(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "--seconds"))
 		seconds = atof(argv[2]);
 	MUST(!sigaction(SIGUSR2, &sa, NULL));
+	end_kib = vars_and_back(vars ? (u32)atoi(vars) : 1000000);
+	/* A sanitizer keeps memory of its own for each address. */
+	ok &= SANITIZED || end_kib <= BACK_KIB;
+	ok &= queues_and_groups() == 1 << 20;
 	for (i = 0; i < PARTS; i++) {
 		grew[i] = part(i, &ops[i], &end_kib);
 		printf("  %-24s %8llu KiB in %llu ops of the others; %llu KiB when it was over\n",

@@ -51,8 +51,8 @@ HANDLER = ['pawl_dump']
 SAFE = {'write', '__errno_location', 'memcpy', 'memset', '_GLOBAL_OFFSET_TABLE_'}
 HARMLESS = {
     'memcpy', 'memset', 'memmove', 'memcmp', 'strlen', 'strncpy', 'snprintf', 'vsnprintf',
-    'mprotect', 'sysconf', 'syscall', '__errno_location', 'clock_gettime', '__tls_get_addr',
-    '_GLOBAL_OFFSET_TABLE_', '__snprintf_chk', '__vsnprintf_chk', '__memcpy_chk',
+    'mprotect', 'mremap', 'mincore', 'sysconf', 'syscall', '__errno_location', 'clock_gettime',
+    '__tls_get_addr', '_GLOBAL_OFFSET_TABLE_', '__snprintf_chk', '__vsnprintf_chk', '__memcpy_chk',
     '__popcountdi2', 'pool_commit_hook', 'exec_worker_hook', 'abort', 'fprintf', 'stderr', 'bug_failed',
 }
 

@@ -920,7 +920,7 @@ END_TEST
 START_TEST(test_the_descriptors_are_closed_with_the_engine)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
-	static int fd[CQ_MAX + 1];
+	static int fd[CQ_BOUNDED + 1];
 	u32 n = 0, i;
 	pawl_cq_t cq;
 
@@ -928,7 +928,7 @@ START_TEST(test_the_descriptors_are_closed_with_the_engine)
 		cq = cq_new(e);
 		fd[n] = pawl_cq_fd(e, cq);
 		ck_assert_int_ge(fd[n], 0);
-	} while ((u32)cq.h < pool_carved(e->pool[POOL_CQ]) && ++n < CQ_MAX);
+	} while ((u32)cq.h < pool_carved(e->pool[POOL_CQ]) && ++n < CQ_BOUNDED);
 	OK(pawl_engine_destroy(e));
 	for (i = 0; i <= n; i++)
 		ck_assert_int_eq(fcntl(fd[i], F_GETFD), -1);

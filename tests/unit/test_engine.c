@@ -21,7 +21,7 @@ START_TEST(test_config_defaults)
 	ck_assert_int_eq(c.copy_workers, 1);
 	ck_assert_uint_eq(c.cpu_devices, 1);
 	ck_assert_uint_eq(c.max_ops, 1 << 18);
-	ck_assert_uint_eq(c.max_vars, 1 << 18);
+	ck_assert_uint_eq(c.max_vars, 0);
 	ck_assert_uint_eq(c.max_threads, 256);
 	ck_assert_uint_eq(c.window, 0);
 	ck_assert(!c.prefault);
@@ -39,6 +39,8 @@ START_TEST(test_config_defaults)
 	ck_assert(!c.user && !c.drop && !c.thread_create && !c.thread_join && !c.cpu_list);
 	/* An engine without a configuration has them, too. */
 	OK(pawl_engine_create(NULL, &e));
+	ck_assert_uint_eq(e->cfg.max_vars, 1 << 26);
+	e->cfg.max_vars = 0;
 	ck_assert(!memcmp(&e->cfg, &c, sizeof(c)));
 	OK(pawl_engine_destroy(e));
 }
@@ -93,6 +95,23 @@ START_TEST(test_default_fits_in_256_mb)
 	ck_assert_uint_eq(n, 10001);
 	OK(pawl_engine_destroy(e));
 	OK(setrlimit(RLIMIT_AS, &was));
+}
+END_TEST
+
+/* Prefault bounds what has no limit, since it touches all of it. */
+START_TEST(test_prefault_without_a_setting)
+{
+	struct pawl_config c = small(PAWL_PER_DEVICE, 0);
+	struct pawl_engine *e;
+
+	c.prefault = true;
+	c.max_ops = 64;
+	c.max_vars = 0;
+	c.max_threads = 8;
+	e = engine_with(&c);
+	ck_assert_uint_eq(e->cfg.max_vars, 1 << 18);
+	ck_assert_uint_lt(stats(e).bytes, 256 << 20);
+	OK(pawl_engine_destroy(e));
 }
 END_TEST
 
@@ -189,7 +208,6 @@ START_TEST(test_create_ranges)
 	REFUSE(cpu_devices, 65, "65");
 	REFUSE(max_ops, 63, "63");
 	REFUSE(max_ops, (1 << 20) - 4095, "1044481");
-	REFUSE(max_vars, 0, "0");
 	REFUSE(max_vars, (1 << 26) + 1, "67108865");
 	REFUSE(max_threads, 0, "0");
 	REFUSE(max_threads, 2048, "2048");
@@ -713,7 +731,7 @@ START_TEST(test_create_leaves_the_error_text)
 	struct pawl_config c = small(PAWL_PER_DEVICE, 1);
 	struct pawl_engine *e = NULL;
 
-	c.max_vars = 0;
+	c.max_vars = (1 << 26) + 1;
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_vars");
 	c.max_vars = 64;
 	OK(pawl_engine_create(&c, &e));
@@ -759,7 +777,8 @@ START_TEST(test_engines_in_several_threads)
 END_TEST
 
 SUITE("engine", test_config_defaults, test_create_default, test_default_fits_in_256_mb,
-      test_small_prefault_is_small, test_small_prefault_permits_a_var_named_often,
+      test_prefault_without_a_setting, test_small_prefault_is_small,
+      test_small_prefault_permits_a_var_named_often,
       test_create_out_null, test_create_size, test_create_ranges,
       test_create_accepts_the_limits, test_create_edges,
       test_prefault_is_in_proportion, test_create_prefault, test_create_pinned,

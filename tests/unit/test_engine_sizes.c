@@ -9,6 +9,7 @@
 
 struct size {
 	unsigned int vars, ops, threads;
+	bool prefault;		/* few queues and groups may exist */
 };
 
 static struct pawl_engine *engine_of(struct size s)
@@ -21,6 +22,7 @@ static struct pawl_engine *engine_of(struct size s)
 	c.max_ops = s.ops;
 	c.max_threads = s.threads;
 	c.window_policy = PAWL_WINDOW_FAIL;
+	c.prefault = s.prefault;
 	return engine_with(&c);
 }
 
@@ -90,12 +92,12 @@ START_TEST(test_every_var_of_an_engine_of_any_size_works)
 		const unsigned int at[] = { 32 * mag - 1, 32 * mag, 32 * mag + 1, 32 * mag + 31 };
 
 		for (i = 0; i < ARRAY_SIZE(at); i++)
-			use_vars((struct size){ at[i], 64, 1 + i });
+			use_vars((struct size){ at[i], 64, 1 + i, false });
 	}
 	for (i = 1; i < 70; i++)
-		use_vars((struct size){ i, 64, 2 });
+		use_vars((struct size){ i, 64, 2, false });
 	for (i = 0; i < 3; i++)
-		use_vars((struct size){ 4095 + i, 65, 33 });
+		use_vars((struct size){ 4095 + i, 65, 33, false });
 }
 END_TEST
 
@@ -107,7 +109,7 @@ START_TEST(test_as_many_ops_as_promised_are_in_flight_in_an_engine_of_any_size)
 		const unsigned int at[] = { 32 * mag, 32 * mag + 1, 32 * mag + 31 };
 
 		for (i = 0; i < ARRAY_SIZE(at); i++)
-			use_ops((struct size){ 6 + mag, at[i], 1 + i });
+			use_ops((struct size){ 6 + mag, at[i], 1 + i, false });
 	}
 }
 END_TEST
@@ -188,7 +190,8 @@ START_TEST(test_threads_share_every_pool_to_the_last_object)
 	u64 h;
 
 	for (i = 0; i < ARRAY_SIZE(row); i++) {
-		few.e = engine_of((struct size){ row[i].vars, row[i].ops, row[i].threads + 1 });
+		few.e = engine_of((struct size){ row[i].vars, row[i].ops, row[i].threads + 1,
+					       row[i].exact });
 		few.kind = row[i].kind;
 		few.share = row[i].all / row[i].threads;
 		few.turn = few.left = few.failed = 0;

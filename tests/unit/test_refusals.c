@@ -17,7 +17,7 @@ START_TEST(test_queues_are_used_up)
 	OK(pawl_cq_create(e, &cq));
 	FAILS(pawl_cq_reap(e, cq, NULL, 1), -EINVAL, "cq_reap", "out");
 	ck_assert_int_eq(pawl_cq_reap(e, cq, &c, 1), 0);
-	for (i = 1; i < 1024; i++)
+	for (i = 1; i < 1 << 20; i++)
 		OK(pawl_cq_create(e, &cq));
 	FAILS(pawl_cq_create(e, &cq), -ENOMEM, "cq_create");
 	OK(pawl_cq_destroy(e, cq));
@@ -36,7 +36,7 @@ START_TEST(test_groups_are_used_up)
 	c.max_ops = 64;
 	c.max_threads = 2;
 	e = engine_with(&c);
-	while (!(rc = pawl_group_create(e, NULL, &g)) && i < 1 << 20)
+	while (!(rc = pawl_group_create(e, NULL, &g)) && i < 1 << 21)
 		i++;
 	ck_assert_int_eq(rc, -ENOMEM);
 	ck_assert_int_ge(i, 64);
