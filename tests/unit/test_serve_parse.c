@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools/serve/json.c, parse.c, infer.c and conn.c: the parser of infer requests, and connections. */
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "util.h"
+#include "../../tools/serve/num.h"
 #include "../../tools/serve/serve.h"
 
 static const struct serve_io ins[] = {
@@ -97,6 +99,51 @@ START_TEST(test_json_numbers_are_the_nearest_doubles)
 	ck_assert(js_double(&j, &d) && signbit(d));
 	js_init(&j, "1e400", 5);
 	ck_assert(!js_double(&j, &d));
+}
+END_TEST
+
+/* Of all exponents, with many digits and with few, and digits next to the middle of two doubles. */
+START_TEST(test_numbers_are_read_and_written_as_by_the_c_library)
+{
+	uint64_t u = 88172645463325252u;
+	char text[64], list[200], shortest[64];
+	float f, back[2];
+	double d, got;
+	struct js j;
+	int i, n;
+
+	for (i = 0; i < 60000; i++) {
+		u ^= u << 13, u ^= u >> 7, u ^= u << 17;
+		d = (double)(int64_t)u / (i % 3 ? 1e19 : (double)(1 + u % 1000));
+		if (i % 3 == 2)
+			snprintf(text, sizeof(text), "%" PRIu64 "e-%u",
+				 (uint64_t)1 << 53 | u >> 11 | 1, (unsigned int)(u % 30));
+		else
+			snprintf(text, sizeof(text), "%.*g", 3 + (int)(u % 17), d);
+		d = strtod(text, NULL);
+		js_init(&j, text, strlen(text));
+		ck_assert_msg(js_double(&j, &got) && js_end(&j) && got == d, "%s: %.17g", text, got);
+		snprintf(list, sizeof(list), "[%s, %s,%s]", text, text, text);
+		js_init(&j, list, strlen(list));
+		ck_assert(js_open(&j, '['));
+		n = (int)js_reals(&j, (char *)back, sizeof(back[0]), 2);
+		ck_assert_msg(!n || (n == 2 && back[0] == (float)d && back[1] == (float)d), "%s", text);
+		/* any float, or one between 1/1000 and 2^23 */
+		memcpy(&f, &(uint32_t){ (uint32_t)(i % 4 ? u & 0x807fffff : u) }, sizeof(f));
+		if (i % 4)
+			f = ldexpf(f, 149 - 33 + (int)((u >> 40) % 33));
+		if (!isfinite(f))
+			continue;
+		*num_float(text, f) = 0;
+		for (n = 0; n < 9; n++) {
+			snprintf(shortest, sizeof(shortest), "%.*e", n, (double)f);
+			if (strtof(shortest, NULL) == f)
+				break;
+		}
+		/* an integer may have all of its digits */
+		ck_assert_msg(strtod(text, NULL) == (strpbrk(text, ".e") ?
+			      strtod(shortest, NULL) : (double)f), "%s, not %s", text, shortest);
+	}
 }
 END_TEST
 
@@ -448,6 +495,7 @@ START_TEST(test_a_client_of_grpc_leaves_while_the_server_stops)
 END_TEST
 
 SUITE("serve_parse", test_json_numbers_are_the_nearest_doubles,
+      test_numbers_are_read_and_written_as_by_the_c_library,
       test_json_refuses_what_is_no_json, test_json_skips_what_is_json,
       test_json_strings_are_decoded, test_integers_keep_their_range, test_members_in_any_order,
       test_every_shorter_request_is_refused, test_defaults_of_parameters,

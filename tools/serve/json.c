@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A strict reader of JSON; see json.h. */
 
+#include <endian.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -169,10 +170,11 @@ bool js_bool(struct js *j, bool *b)
 }
 
 struct number {
-	const char *p;
+	const char *p, *end;
 	bool minus, real, long_;
 	uint64_t digits;	/* all digits without the point, if there are at most 19 */
 	int exponent;		/* of ten, for these */
+	const char *error;
 };
 
 static inline bool digit(const char *p, const char *end)
@@ -180,36 +182,59 @@ static inline bool digit(const char *p, const char *end)
 	return p < end && *p >= '0' && *p <= '9';
 }
 
-static bool number(struct js *j, struct number *n)
+/* Append the digits from p on to v, eight at a time.  Returns the end of them. */
+static inline const char *digits(const char *p, const char *end, uint64_t *v)
 {
-	const char *p, *end = j->end, *first;
+	static const uint64_t ten[] = { 1, 10, 100, 1000, 10000, 100000, 1000000, 10000000 };
+	const uint64_t high = 0xf0f0f0f0f0f0f0f0, zeros = 0x3030303030303030;
+	uint64_t w, other;
+	unsigned int n;
+
+	while (end - p >= 8) {
+		memcpy(&w, p, 8);
+		w = le64toh(w);		/* the first digit is in the lowest byte */
+		other = ((w & high) ^ zeros) | (((w + 0x0606060606060606) & high) ^ zeros);
+		n = other ? (unsigned int)__builtin_ctzll(other) / 8 : 8;
+		if (!n)
+			return p;
+		/* zeros in front of fewer than eight; then pairs, and these are added up */
+		w = (w & 0x0f0f0f0f0f0f0f0f) << (64 - 8 * n);
+		w = w * 10 + (w >> 8);
+		w = ((w & 0x000000ff000000ff) * (100 + ((uint64_t)1000000 << 32)) +
+		     (w >> 16 & 0x000000ff000000ff) * (1 + ((uint64_t)10000 << 32))) >> 32;
+		*v = *v * (n == 8 ? 100000000 : ten[n]) + w;
+		p += n;
+		if (n < 8)
+			return p;
+	}
+	for (; digit(p, end); p++)
+		*v = *v * 10 + (uint64_t)(*p - '0');
+	return p;
+}
+
+/* Scan a number that begins at p.  Returns false with n->error, at n->end. */
+static inline bool scan(const char *p, const char *end, struct number *n)
+{
+	const char *first;
 	int e = 0, count;
 	bool minus;
 
-	js_peek(j);
-	if (j->error)
-		return false;
-	p = j->p;
 	*n = (struct number){ .p = p };
 	n->minus = p < end && *p == '-';
-	p += n->minus;
+	n->end = p += n->minus;
+	n->error = "not a number";
 	if (!digit(p, end))
-		return js_fail(j, "not a number");
+		return false;
 	first = p;
-	if (*p == '0') {
-		p++;
-	} else {
-		for (; digit(p, end); p++)
-			n->digits = n->digits * 10 + (uint64_t)(*p - '0');
-	}
+	p = *p == '0' ? p + 1 : digits(p, end, &n->digits);
 	count = p - first > 1000 ? 1000 : (int)(p - first);
 	if (p < end && *p == '.') {
 		n->real = true;
-		first = ++p;
+		n->end = first = ++p;
+		n->error = "no digit behind the point of a number";
 		if (!digit(p, end))
-			return js_fail(j, "no digit behind the point of a number");
-		for (; digit(p, end); p++)
-			n->digits = n->digits * 10 + (uint64_t)(*p - '0');
+			return false;
+		p = digits(p, end, &n->digits);
 		count += p - first > 1000 ? 1000 : (int)(p - first);
 		n->exponent = p - first > 1000 ? 0 : -(int)(p - first);
 	}
@@ -219,15 +244,28 @@ static bool number(struct js *j, struct number *n)
 		minus = p < end && *p == '-';
 		if (p < end && (*p == '-' || *p == '+'))
 			p++;
+		n->end = p;
+		n->error = "no digit in the exponent of a number";
 		if (!digit(p, end))
-			return js_fail(j, "no digit in the exponent of a number");
+			return false;
 		for (; digit(p, end); p++)
 			if (e < 100000)
 				e = e * 10 + *p - '0';
 		n->exponent += minus ? -e : e;
 	}
 	n->long_ = count > 19;
-	j->p = p;
+	n->end = p;
+	return true;
+}
+
+static bool number(struct js *j, struct number *n)
+{
+	js_peek(j);
+	if (j->error)
+		return false;
+	if (!scan(j->p, j->end, n))
+		return js_fail(j, n->error);
+	j->p = n->end;
 	return true;
 }
 
@@ -267,27 +305,57 @@ bool js_int(struct js *j, int64_t *v)
 	return true;
 }
 
-bool js_double(struct js *j, double *v)
+/* w / 10^k for k up to 27, rounded once: 5^k has 63 bits at most, and so has the quotient. */
+static inline double quotient(uint64_t w, unsigned int k)
+{
+	static const uint64_t five[] = { 1, 5, 25, 125, 625, 3125, 15625, 78125, 390625, 1953125,
+		9765625, 48828125, 244140625, 1220703125, 6103515625, 30517578125, 152587890625,
+		762939453125, 3814697265625, 19073486328125, 95367431640625, 476837158203125,
+		2384185791015625, 11920928955078125, 59604644775390625, 298023223876953125,
+		1490116119384765625, 7450580596923828125 };
+	unsigned int shift = 63 + (unsigned int)__builtin_clzll(w) -
+		(unsigned int)__builtin_clzll(five[k]);
+	unsigned __int128 n = (unsigned __int128)w << shift;
+	uint64_t q = (uint64_t)(n / five[k]), bits = (uint64_t)(1023 - shift - k) << 52;
+	double scale;
+
+	/* what is below the bits of a double only has to say whether it is zero */
+	q |= (uint64_t)n != q * five[k];
+	memcpy(&scale, &bits, sizeof(scale));
+	return (double)q * scale;
+}
+
+/* The nearest double, unless that needs more than some multiplications. */
+static inline bool nearest(const struct number *n, double *v)
 {
 	static const double ten[] = { 1e0,  1e1,  1e2,	1e3,  1e4,  1e5,  1e6,	1e7,
 				      1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
 				      1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+	double d;
+
+	if (n->long_)
+		return false;
+	d = (double)n->digits;
+	if (n->digits <= (uint64_t)1 << 53 && n->exponent >= -22 && n->exponent <= 22)
+		/* both factors are exact, so the quotient or product is rounded once */
+		d = n->exponent < 0 ? d / ten[-n->exponent] : d * ten[n->exponent];
+	else if (n->digits && n->exponent < 0 && n->exponent >= -27)
+		d = quotient(n->digits, (unsigned int)-n->exponent);
+	else
+		return false;
+	*v = n->minus ? -d : d;
+	return true;
+}
+
+bool js_double(struct js *j, double *v)
+{
 	char buf[64], *copy = buf;
 	struct number n;
 	size_t len;
-	double d;
 
 	if (!number(j, &n))
 		return false;
-	/* both factors are exact, so the quotient or product is rounded once */
-	if (!n.long_ && n.digits <= (uint64_t)1 << 53 && n.exponent >= -22 &&
-	    n.exponent <= 22) {
-		d = (double)n.digits;
-		d = n.exponent < 0 ? d / ten[-n.exponent] : d * ten[n.exponent];
-		*v = n.minus ? -d : d;
-		return true;
-	}
-	if (num_read(n.p, j->p, v))
+	if (nearest(&n, v) || num_read(n.p, j->p, v))
 		return true;
 	/* too large, or nearly 0: strtod() says which, and needs an end */
 	len = (size_t)(j->p - n.p);
@@ -302,6 +370,28 @@ bool js_double(struct js *j, double *v)
 	if (copy != buf)
 		free(copy);
 	return isinf(*v) ? js_fail(j, "a number is too large") : true;
+}
+
+size_t js_reals(struct js *j, char *to, size_t size, size_t most)
+{
+	const char *p = j->p, *end = j->end;
+	struct number n;
+	size_t k;
+	double d;
+	float f;
+
+	for (k = 0; k < most; k++) {
+		while (p < end && (*p == ' ' || *p == '\n'))
+			p++;
+		if (!scan(p, end, &n) || n.end == end || *n.end != ',' || !nearest(&n, &d))
+			break;
+		f = (float)d;
+		if (size == 4 && isinf(f))
+			break;
+		memcpy(to + k * size, size == 4 ? (void *)&f : (void *)&d, size);
+		j->p = p = n.end + 1;
+	}
+	return k;
 }
 
 bool js_open(struct js *j, char c)

@@ -44,6 +44,11 @@ bool js_bool(struct js *j, bool *b);
 bool js_int(struct js *j, int64_t *v);		/* no fraction, no exponent, in the range */
 bool js_uint(struct js *j, uint64_t *v);
 bool js_double(struct js *j, double *v);	/* the nearest double */
+/*
+ * In an array: numbers that a comma follows, as floats or doubles (size 4 or 8), at most so many.
+ * Returns how many; what follows them may be anything, also an error.
+ */
+size_t js_reals(struct js *j, char *to, size_t size, size_t most);
 bool js_skip(struct js *j);			/* any value */
 /* Any value; what is inside of arrays without strings is not checked. */
 bool js_skip_data(struct js *j);

@@ -180,11 +180,20 @@ static bool element(struct js *j, struct sink *s)
  */
 static int elements(struct js *j, struct sink *s, uint64_t until)
 {
-	unsigned int n = 0;
+	bool reals = s->type == SERVE_FP32 || s->type == SERVE_FP64;
+	size_t n = 0, k;
 
 	if (!s->depth && js_peek(j) != '[')
 		return js_fail(j, "data is not an array") ? 0 : -EINVAL;
 	for (;;) {
+		if (reals && s->depth) {
+			k = js_reals(j, s->to, type_size[s->type], s->left < LOOK ? s->left : LOOK);
+			s->to += k * type_size[s->type];
+			s->left -= k;
+			n += k;
+			if (k == LOOK)
+				goto look;
+		}
 		if (js_peek(j) == '[') {
 			if (s->depth == SERVE_RANK)
 				return js_fail(j, "data is nested too deeply") ? 0 : -EINVAL;
@@ -204,9 +213,14 @@ static int elements(struct js *j, struct sink *s, uint64_t until)
 				break;
 			s->depth--;
 		}
+		n++;
+look:
 		/* an element follows, in an array that was opened */
-		if (++n % LOOK == 0 && until != UINT64_MAX && now_ns() >= until)
-			return -EAGAIN;
+		if (n >= LOOK) {
+			n = 0;
+			if (until != UINT64_MAX && now_ns() >= until)
+				return -EAGAIN;
+		}
 	}
 }
 

@@ -522,7 +522,8 @@ bool layers_json(struct loop *l, struct buf *b, const struct request *r);
 extern const char *const type_name[];
 extern const uint8_t type_size[];
 
-/* Let ops of the engine call step until it returns 0, then done on the loop. */
+/* Let ops of the engine call step until it returns 0, then done on the loop (text.c). */
+unsigned int text_threads(const struct config *cfg);
 void text_begin(struct text *t, struct loop *l, int (*step)(struct text *, uint64_t),
 		void (*done)(struct text *));
 

@@ -764,6 +764,7 @@ int serve_run(struct server *sv)
 	sv->cfg.workers = (unsigned int)pc.workers;
 	pc.name = "serve";
 	pc.start_workers = true;
+	pc.priority_workers = (int)text_threads(&sv->cfg);
 	/* a worker that spins takes the CPU from a loop */
 	if (!sched_getaffinity(0, sizeof(cpus), &cpus) &&
 	    (unsigned int)CPU_COUNT(&cpus) < sv->cfg.loops + sv->cfg.workers)
@@ -771,7 +772,8 @@ int serve_run(struct server *sv)
 	/* the engines reserve address space for all ops and vars, 0.5 GB each by default */
 	if (!getrlimit(RLIMIT_AS, &as) && as.rlim_cur < SMALL_AS) {
 		pc.max_ops = pc.max_vars = SMALL_OPS;
-		pc.max_threads = sv->cfg.loops + sv->cfg.workers + 32;
+		pc.max_threads = sv->cfg.loops + sv->cfg.workers +
+			text_threads(&sv->cfg) + 32;
 		mallopt(M_ARENA_MAX, 2);
 	}
 	/* a loop runs no layers; runs in flight are bounded, so the window is not reached */

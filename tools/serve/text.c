@@ -3,10 +3,11 @@
  * Large texts: the JSON of requests and answers, and the metrics of many models.
  *
  * To read or write a text of megabytes takes as long as thousands of requests, so ops of the
- * engine do it, while the loop continues.  An op works for about PIECE_NS; then the loop pushes
- * the next one, behind the runs that wait for a worker.  A loop has few ops in flight, so that
- * a run waits for one or two of them, and its texts take turns, so that a small one does not
- * wait for a large one.
+ * engine do it, while the loop continues.  They have the engine's priority queue, whose threads
+ * run nothing else: a text does not wait for a layer that takes seconds, nor a run for a text,
+ * and the kernel divides the CPUs among them.  An op works for about PIECE_NS; then the loop
+ * pushes the next one.  A loop has as many ops in flight as its share of these threads, and its
+ * texts take turns, so that a small one does not wait for a large one.
  *
  * Ownership: the op owns the text, and what its step reads and writes, from its push until the
  * loop receives its message.
@@ -16,9 +17,14 @@
 
 #include "serve.h"
 
-#define PIECE_NS	250000u
+#define PIECE_NS	500000u
 
 static void push(struct loop *l);
+
+unsigned int text_threads(const struct config *cfg)
+{
+	return cfg->workers > 2 ? cfg->workers / 2 : 1;
+}
 
 static void append(struct loop *l, struct text *t)
 {
@@ -55,7 +61,7 @@ static int piece(struct pawl_run *run, void *arg)
 static void push(struct loop *l)
 {
 	const struct config *cfg = &l->sv->cfg;
-	unsigned int most = cfg->workers > cfg->loops ? (cfg->workers - 1) / cfg->loops : 1;
+	unsigned int most = text_threads(cfg) / cfg->loops;
 	struct pawl_op op;
 	struct text *t;
 
@@ -67,6 +73,7 @@ static void push(struct loop *l)
 		op.fn = piece;
 		op.arg = t;
 		op.name = "text";
+		op.prop = PAWL_CPU_PRIORITIZED;
 		if (!pawl_push_batch(l->sv->e[WORKERS], &op, 1))
 			continue;
 		/* the engine has no memory: without an op the loop does it */

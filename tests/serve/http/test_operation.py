@@ -259,6 +259,7 @@ def test_a_new_shape_delays_nothing_but_its_requests(server, workers):
 def test_large_texts_are_read_and_written_in_pieces(server, loops):
     """Texts of megabytes, with an error at the end of one, and clients that do not wait."""
     server.model("m", dims="-1 -1")
+    server.model("slow", gate=1)
     server.start("--workers=1", f"--io-threads={loops}")
     rows, n = 7, 30011
     values = [[float(f"{(k * 7919 + r) % 1000003 * 10.0 ** (k % 20 - 14):.8g}")
@@ -285,9 +286,16 @@ def test_large_texts_are_read_and_written_in_pieces(server, loops):
         right(json.loads(answer))
         assert json.loads(read_answer(file)[2])["outputs"][0]["data"] == [4] * 4
     close(socks[:2], files[:2])
-    for bad in (text[:-40].replace(b"]]", b"],") , text.replace(b"]]", b",1]]"),
-                text.replace(b"]]", b",x]]"), text[:-1]):
-        assert server.post("/v2/models/m/infer", bad).status == 400
+    # while a layer keeps the only worker, texts are read
+    with server.connect() as sock:
+        sock.sendall(text_request(row([1, 2, 3, 4]), "/v2/models/slow/infer"))
+        soon(lambda: server.metric("pawl_serve_submitted_total", "slow") == 1, "a run")
+        for bad in (text[:-40].replace(b"]]", b"],") , text.replace(b"]]", b",1]]"),
+                    text.replace(b"]]", b",x]]"), text[:-1]):
+            assert server.post("/v2/models/m/infer", bad).status == 400
+        server.open("slow")
+        with sock.makefile("rb") as file:
+            assert read_answer(file)[0] == 200
     # the rest of a large body is binary
     head = json.dumps({**body, "inputs": [{"name": "INPUT0", "shape": [1, n], "datatype": "FP32",
                                            "parameters": {"binary_data_size": 4 * n}}],
