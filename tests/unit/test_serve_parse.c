@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tools/serve/json.c, parse.c, infer.c and conn.c: the parser of infer requests, and connections. */
+/* tools/serve/json.c, num.cc, parse.c, infer.c, http.c and conn.c: the parser of infer requests, and connections. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

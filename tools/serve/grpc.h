@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A call of gRPC: a stream of HTTP/2 that carries messages.  h2.c has the frames, the flow
+ * A call of gRPC: a stream of HTTP/2 that carries messages.  h2.c has the frames, call.c the flow
  * control and the status; grpc.c and grpc_infer.c interpret the messages.  All of it runs on
  * the loop of the connection.
  */
@@ -71,7 +71,7 @@ struct call {
 	unsigned int pending;		/* requests and control calls */
 };
 
-/* --- what grpc.c calls --- */
+/* --- what grpc.c calls (call.c) --- */
 
 /* Send a message.  Returns false if there is no memory. */
 bool call_send(struct call *k, const ProtobufCMessage *m);

@@ -2,7 +2,7 @@
 #
 # The front of pawl serve: connections, endpoints, queues, the repository.
 
-serve-http-y := access.o buf.o check.o cmd.o conn.o frame.o grpc.o grpc_infer.o h2.o helper.o infer.o inference.pb-c.o json.o \
+serve-http-y := access.o answer.o buf.o call.o check.o cmd.o conn.o frame.o grpc.o grpc_infer.o h2.o helper.o http.o infer.o inference.pb-c.o json.o \
 	layers.o light.o load.o log.o num.o page.o parse.o pbtxt.o port.o reflect.o repo.o route.o sched.o server.o settings.o slots.o stats.o text.o trace.o zip.o
 ifdef CONFIG_SERVE
 serve-http-objs := $(addprefix tools/serve/,$(serve-http-y))

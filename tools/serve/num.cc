@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Numbers as text and back: the C++ standard library has the shortest digits that are read back
- * as the same number, and the nearest number to any digits, without a locale and without trials.
+ * Numbers as text and back: the C++ standard library has the shortest digits that are read
+ * back as the same number, and the nearest number to any digits, without a locale and without
+ * trials.
  *
  * Most numbers of an answer are floats of ordinary size, and for these a double has enough bits
  * to find the same digits in a third of the time: shortest().
@@ -15,7 +16,7 @@
 
 #include "num.h"
 
-/* Write eight digits, all at once: halves, then pairs, then digits of v side by side in a word. */
+/* Write eight digits at once: halves, then pairs, then digits of v side by side in a word. */
 static void eight(char *to, uint32_t v)
 {
 	uint64_t w = v / 10000 | (uint64_t)(v % 10000) << 32, high;
@@ -30,10 +31,10 @@ static void eight(char *to, uint32_t v)
 
 /*
  * f from 1/512 to 2^23.  What is read as f lies between the middles to its
- * neighbours: times 10^k, between low and high, which have nine or ten digits and an error below
- * EPS.  As many zeros as possible at the end of an integer between them are digits that are not
- * needed.  Returns NULL if an error could decide, if f is an integer, or if it is a power of two,
- * where the middles have different distances.
+ * neighbours: times 10^k, between low and high, which have nine or ten digits and an error
+ * below EPS.  As many zeros as possible at the end of an integer between them are digits that
+ * are not needed.  Returns NULL if an error could decide, if f is an integer, or if it is a
+ * power of two, where the middles have different distances.
  */
 static char *shortest(char *to, float f)
 {

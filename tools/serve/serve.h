@@ -5,10 +5,12 @@
  *	check.c	pawl check, without a server
  *	cmd.c	options and the configuration file	log.c	the log
  *	settings.c the settings of a model		pbtxt.c	config.pbtxt
- *	server.c threads, start and stop		conn.c	a connection: HTTP/1.1
+ *	server.c threads, start and stop		conn.c	a connection
+ *	http.c	requests of HTTP/1.1			answer.c answers to them
  *	route.c	the endpoints				parse.c	the body of an infer request
  *	infer.c	the life of a request, and its answer
- *	h2.c	a connection: HTTP/2			grpc.c, grpc_infer.c the calls of gRPC
+ *	h2.c	a connection of HTTP/2			call.c	a call on it, and its messages
+ *	grpc.c, grpc_infer.c the calls of gRPC
  *	sched.c	queues and batches			slots.c	slots, and planning them
  *	access.c the access log
  *	repo.c	the repository of models		load.c	loads of their versions

@@ -45,7 +45,14 @@ def make_light(server, client, model):
     """
     if sanitized():
         pytest.skip("a sanitizer's server has few runs of 20 us")
-    soon(lambda: ran_light(server, client, model), "a light run")
+    def becomes_light():
+        if ran_light(server, client, model):
+            return True
+        # the next runs that are measured, if those so far were interrupted
+        for _ in range(200):
+            assert client.infer(model)[0] == 200
+        return ran_light(server, client, model)
+    soon(becomes_light, "a light run")
 
 
 def brake(server, model, on):

@@ -982,7 +982,7 @@ def test_the_log_never_blocks(server, full):
 @pytest.mark.parametrize("half", [False, True])
 def test_what_arrived_while_the_process_was_stopped_is_answered(server, half):
     server.model("m")
-    server.start(config="idle_timeout = 1\nread_timeout = 1\n")
+    server.start(config="idle_timeout = 6\nread_timeout = 6\n")
     request = text_request(row([1, 2, 3, 4]))
     cut = 60 if half else 0
     socks, files = connections(server, 300)     # more than one epoll_wait returns
@@ -993,7 +993,7 @@ def test_what_arrived_while_the_process_was_stopped_is_answered(server, half):
     server.signal(signal.SIGSTOP)
     for sock in socks:
         sock.sendall(request[cut:])
-    time.sleep(2.5)
+    time.sleep(7)
     server.signal(signal.SIGCONT)
     for file in files:
         assert read_answer(file)[0] == 200
