@@ -104,6 +104,7 @@ struct thread_tls {
 	int code;		/* why thread_get() returned NULL */
 	struct frame *frame;	/* the innermost body on its stack, of any engine */
 	u32 callbacks;		/* functions of the host on the stack that are called outside ops */
+	struct var_wait *waits;	/* the innermost wait for a var on its stack, of any engine */
 };
 
 extern __thread struct thread_tls thread_last;

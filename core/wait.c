@@ -5,7 +5,8 @@
  * A wait on a var is an op without a body: a read (readable), or a write that makes no version
  * (writable).  The thread that grants it wakes the waiting thread and no other.  The waiting
  * thread then releases the access.  A wait that times out leaves its op behind; the thread that
- * grants it then completes it.
+ * grants it then completes it.  A wait that runs bodies on its stack, which wait, too, perhaps for
+ * what is behind it, is ended by them when it is granted.
  *
  * Ordering:
  *   CORE-G1 (granter's CAS on the token, release) <-> CORE-G2 (waiter's read)
@@ -99,14 +100,97 @@ static int wait_inside(struct thread *t, bool (*cond)(void *arg), void *arg, s64
 	       exec_wait_inside(t->e->x, &t->ex, cond, arg, timeout_ns, help, in);
 }
 
+static s64 time_left(s64 timeout_ns, u64 end)
+{
+	u64 now = end ? exec_now_ns() : 0;
+
+	return !end ? timeout_ns : now < end ? (s64)(end - now) : 0;
+}
+
+/* A wait for a var on this thread's stack. */
+struct var_wait {
+	struct thread *t;
+	struct op *op;
+	u32 opi, var;
+	bool write, newest;	/* newest: it reports the var's error */
+	bool ended;		/* by a wait above it on the stack, with rc */
+	int rc;
+	struct pawl_error *out;
+	struct var_wait *below;
+};
+
+static bool granted(void *arg)
+{
+	struct var_wait *w = arg;
+
+	/* CORE-G2 <-> CORE-G1 */
+	return w->ended || (load_acquire(&w->op->token) & TOKEN_MASK) == TOKEN_DONE;
+}
+
+static void wait_end(struct var_wait *w);
+
+/* A wait on the stack that is granted and has not ended.  A child of fork() has none. */
+static struct var_wait *granted_below(void)
+{
+	struct var_wait *w = thread_last.waits;
+
+	while (w && (w->ended || !granted(w) ||
+		     w->t->e->fork_gen != load_relaxed(&pawl_fork_gen)))
+		w = w->below;
+	return w;
+}
+
 /* help: what it does outside bodies, and flags. */
-static int wait_here(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns,
-		     u32 how, u32 help)
+static int wait_once(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns,
+		     u32 how, u32 help, bool polls)
 {
 	struct exec_inside in;
 
-	return inside(t, &in, how) ? wait_inside(t, cond, arg, timeout_ns, help, &in) :
-	       exec_wait(t->e->x, &t->ex, cond, arg, timeout_ns, help);
+	if (!inside(t, &in, how))
+		return exec_wait(t->e->x, &t->ex, cond, arg, timeout_ns, help);
+	in.polls = polls;
+	return wait_inside(t, cond, arg, timeout_ns, help, &in);
+}
+
+struct above {
+	bool (*cond)(void *arg);
+	void *arg;
+	bool over;
+};
+
+static bool above_over(void *arg)
+{
+	struct above *a = arg;
+
+	return (a->over = a->cond(a->arg)) || granted_below();
+}
+
+/* wait_once(), with waits for vars below it on the stack. */
+static __cold int wait_above(struct thread *t, bool (*cond)(void *arg), void *arg,
+			     s64 timeout_ns, u32 how, u32 help, bool polls)
+{
+	struct above a = { cond, arg, false };
+	struct var_wait *w;
+	u64 end = timeout_ns > 0 ? exec_now_ns() + (u64)timeout_ns : 0;
+	int rc;
+
+	do {
+		while ((w = granted_below()))
+			wait_end(w);
+		rc = wait_once(t, above_over, &a,
+			       time_left(timeout_ns, end), how, help, polls);
+	} while (!rc && !a.over);
+	return rc;
+}
+
+static int wait_here(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout_ns,
+		     u32 how, u32 help, bool polls)
+{
+	struct var_wait *w = thread_last.waits;
+
+	return likely(!w || (w == arg && !w->below)) ?
+	       wait_once(t, cond, arg, timeout_ns, how, help, polls) :
+	       wait_above(t, cond, arg, timeout_ns, how, help, polls);
 }
 
 struct intr_wait {
@@ -143,7 +227,7 @@ static int wait_intr(struct thread *t, bool (*cond)(void *arg), void *arg, s64 t
 	int rc;
 
 	store_relaxed(&t->waits_interrupt, t->waits_interrupt + 1);
-	rc = wait_here(t, intr_over, &w, timeout_ns, how, help | EXEC_INTR);
+	rc = wait_here(t, intr_over, &w, timeout_ns, how, help | EXEC_INTR, false);
 	store_relaxed(&t->waits_interrupt, t->waits_interrupt - 1);
 	return w.hit ? -EINTR : rc;
 }
@@ -155,7 +239,7 @@ int wait_until(struct thread *t, bool (*cond)(void *arg), void *arg, s64 timeout
 		help = EXEC_WAIT;
 	if (unlikely(how & PAWL_WAIT_INTR))
 		return wait_intr(t, cond, arg, timeout_ns, how, help);
-	return wait_here(t, cond, arg, timeout_ns, how, help);
+	return wait_here(t, cond, arg, timeout_ns, how, help, false);
 }
 
 /*
@@ -173,7 +257,7 @@ static void wait_own(struct thread *t, const struct wait_for *what)
 	}
 }
 
-/* A wait that may be inside a body.  how: PAWL_WAIT_* flags. */
+/* how: PAWL_WAIT_* flags. */
 int wait_body(struct thread *t, const struct wait_for *what, s64 timeout_ns, u32 how)
 {
 	if (timeout_ns < 0 && what->wanted && !(how & (PAWL_WAIT_NO_HELP | PAWL_WAIT_INTR)) &&
@@ -242,20 +326,6 @@ void waiter_granted(struct thread *t, struct op *op, u32 opi)
 	/* No thread waits for it any more: complete it like an op without a body. */
 	if (!BUSTED(GIVEN_UP_STAYS))
 		exec_push(op_queue(e, op), &t->ex, opi, op->prio, 0);
-}
-
-/* The op of a wait, and the var that it waits for. */
-struct var_wait {
-	struct op *op;
-	u32 var;
-};
-
-static bool granted(void *arg)
-{
-	struct var_wait *w = arg;
-
-	/* CORE-G2 <-> CORE-G1 */
-	return (load_acquire(&w->op->token) & TOKEN_MASK) == TOKEN_DONE;
 }
 
 /* An op that is ready and names the var is before the wait, which is not granted. */
@@ -403,28 +473,29 @@ static struct op *wait_push(struct thread *t, pawl_var_t h, u32 vi, u32 *opi, bo
 }
 
 /*
- * The op of a wait was granted: release it.  take: report the var's error to the caller; an
+ * The op of a wait was granted: release it.  If w->newest, report the var's error in w->rc; an
  * error that stays is inherited by the ops behind it.
  */
-static int wait_end(struct thread *t, struct op *op, u32 opi, bool write, bool take,
-		    struct pawl_error *out)
+static void wait_end(struct var_wait *w)
 {
-	struct pawl_engine *e = t->e;
-	struct block *b = block_of(e, dep_version(e, op->deps[0].block));
+	bool take = w->newest, write = w->write;
+	struct thread *t = w->t;
+	struct op *op = w->op;
+	struct block *b = block_of(t->e, dep_version(t->e, op->deps[0].block));
 	/* The error at the time of the grant. */
 	u32 error = write || (load_relaxed(&b->state) & BLOCK_ERR) ? b->err : 0, budget;
-	int rc = take && error ? error_take(t, error, out) : 0;
 
-	if (unlikely(load_relaxed(&e->special) & SPECIAL_DEVICES) && take && !rc)
-		rc = device_wait_error(t, op, out);
+	w->ended = true;
+	w->rc = take && error ? error_take(t, error, w->out) : 0;
+	if (unlikely(load_relaxed(&t->e->special) & SPECIAL_DEVICES) && take && !w->rc)
+		w->rc = device_wait_error(t, op, w->out);
 	budget = alone_begin(t);
 	/* A write without an error would clear an error that is to stay. */
 	retire(t, op, write && !take ? error : 0);
 	alone_end(t, budget);
-	op_free(t, op, opi);
+	op_free(t, op, w->opi);
 	completed(t);
 	flight_check(t);
-	return rc;
 }
 
 static bool never(void *arg)
@@ -446,13 +517,6 @@ static __cold bool wait_room(struct thread *t, s64 left, u32 how)
 	wait_body(t, &(struct wait_for){ .cond = never },
 		  left < 0 ? ROOM_NS : (s64)min_u((u64)left, ROOM_NS), how);
 	return true;
-}
-
-static s64 time_left(s64 timeout_ns, u64 end)
-{
-	u64 now = end ? exec_now_ns() : 0;
-
-	return !end ? timeout_ns : now < end ? (s64)(end - now) : 0;
 }
 
 static int wait_var(struct pawl_engine *e, pawl_var_t h, s64 timeout_ns, struct pawl_error *out,
@@ -500,12 +564,19 @@ again:
 	d.gen = op->deps[0].gen;
 	d.block = op->deps[0].block;
 	d.link = 0;
-	w = (struct var_wait){ op, vi };
+	rc = 0;
+	w = (struct var_wait){ .t = t, .op = op, .opi = opi, .var = vi, .write = write,
+			       .newest = newest, .out = out, .below = thread_last.waits };
 	if (!granted(&w)) {
+		thread_last.waits = &w;
 		/* Timeout 0: a push overtook var_poll().  No body runs here in that case. */
 		rc = left ? wait_body(t, &(struct wait_for){ granted, names_var, &w }, left, how) :
 		     -ETIMEDOUT;
-		if (rc) {
+		thread_last.waits = w.below;
+		if (w.ended) {	/* the text may be of another call by now */
+			rc = w.rc ? err(w.rc, "an op failed: %s", out ? out->text : strerror(-w.rc)) :
+			     rc == -EINTR ? rc : 0;
+		} else if (rc) {
 			u32 want = tok | TOKEN_ARMED;
 
 			/* The grant may come at this moment: CORE-G2 <-> CORE-G1. */
@@ -515,13 +586,16 @@ again:
 				       err(rc, "wait: not complete after %lld ns", (long long)timeout_ns);
 			}
 			/* The interrupt was consumed, so it ends this wait; an error stays. */
-			if (rc == -EINTR) {
-				wait_end(t, op, opi, write, false, out);
-				return err(rc, "wait: interrupted");
-			}
+			if (rc == -EINTR)
+				w.newest = false;
 		}
 	}
-	rc = wait_end(t, op, opi, write, newest, out);
+	if (!w.ended) {
+		wait_end(&w);
+		rc = rc == -EINTR ? rc : w.rc;
+	}
+	if (rc == -EINTR)
+		return err(rc, "wait: interrupted");
 	if (newest)
 		return rc;
 	/* That was the op of an earlier wait.  Wait for the ops behind it. */
@@ -811,8 +885,6 @@ PAWL_EXPORT(pawl_ready_fd);
 int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int64_t timeout_ns)
 {
 	struct thread *t = thread_get(e);
-	struct exec_inside in;
-	bool in_body;
 	int rc;
 
 	if (unlikely(!t))
@@ -821,10 +893,7 @@ int pawl_run_until(struct pawl_engine *e, bool (*done)(void *), void *user, int6
 		return err(-EINVAL, "run_until: done is NULL");
 	thread_last.callbacks++;
 	/* In a body a push may wake an idle worker instead: call done() from time to time. */
-	in_body = inside(t, &in, 0);
-	in.polls = true;
-	rc = in_body ? wait_inside(t, done, user, timeout_ns, 0, &in) :
-	     exec_wait(e->x, &t->ex, done, user, timeout_ns, EXEC_HELP);
+	rc = wait_here(t, done, user, timeout_ns, 0, EXEC_HELP, true);
 	thread_last.callbacks--;
 	return rc ? err(rc, "run_until: not done after %lld ns", (long long)timeout_ns) : 0;
 }

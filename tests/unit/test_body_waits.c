@@ -239,7 +239,76 @@ START_TEST(test_a_wait_in_a_body_takes_nothing_with_no_help)
 }
 END_TEST
 
-SUITE("body_waits", test_a_wait_in_a_body_leaves_ops_to_idle_workers,
+/*
+ * Below waits for a var, and takes onto its stack Above, which ends what Below waits for, pushes a
+ * write behind the position of Below, and waits for that one.
+ */
+struct stacked {
+	struct gate g;
+	pawl_var_t v;
+	u32 n;
+	const struct stacked_row {
+		unsigned int below, above;	/* what they wait for */
+		int rc;				/* of Below: the error of the gate */
+	} *row;
+};
+
+static int above(struct pawl_run *run, void *arg)
+{
+	struct stacked *s = arg;
+	struct pawl_op op = PAWL_OP_INIT;
+	pawl_ticket_t ticket;
+
+	MUST(!pawl_complete(run->engine, s->g.token, s->row->rc, NULL));
+	op.fn = add_one;
+	op.arg = &s->n;
+	op.writes = &s->v;
+	op.nwrites = 1;
+	op.flags = PAWL_OP_TICKET;
+	op.ticket = &ticket;
+	MUST(!pawl_push(run->engine, &op));
+	MUST(!pawl_wait(run->engine, s->row->above,
+			s->row->above == PAWL_WAIT_TICKET ? ticket.h : s->v.h, SOON_NS, NULL));
+	MUST(s->n == 1);
+	return 0;
+}
+
+static int below(struct pawl_run *run, void *arg)
+{
+	struct stacked *s = arg;
+	struct pawl_error err;
+	int rc = pawl_wait(run->engine, s->row->below, s->v.h, SOON_NS, &err);
+
+	MUST(rc == s->row->rc && err.code == rc);
+	MUST(!rc || !strcmp(pawl_error_text(), "an op failed: Input/output error"));
+	return 0;
+}
+
+START_TEST(test_a_wait_holds_up_no_wait_above_it_on_the_stack)
+{
+	static const struct stacked_row rows[] = {
+		{ PAWL_WAIT_READABLE, PAWL_WAIT_READABLE, 0 },
+		{ PAWL_WAIT_WRITABLE, PAWL_WAIT_WRITABLE, -EIO },
+		{ PAWL_WAIT_READABLE, PAWL_WAIT_TICKET, -EIO },
+		{ PAWL_WAIT_WRITABLE | PAWL_WAIT_INTR, PAWL_WAIT_TICKET, 0 },
+	};
+	u32 i;
+
+	for (i = 0; i < 2 * COUNT(rows); i++) {
+		struct pawl_engine *e = engine(PAWL_PER_DEVICE, i & 1);
+		struct stacked s = { .row = &rows[i / 2] };
+
+		s.v = var_new(e);
+		gate_write(e, &s.g, s.v);
+		OK(push_write(e, below, &s, var_new(e)));
+		OK(push_write(e, above, &s, var_new(e)));
+		OK(pawl_wait_all(e, SOON_NS, NULL));
+		OK(pawl_engine_destroy(e));
+	}
+}
+END_TEST
+
+SUITE("body_waits", test_a_wait_holds_up_no_wait_above_it_on_the_stack, test_a_wait_in_a_body_leaves_ops_to_idle_workers,
       test_a_wait_in_a_body_leaves_ops_to_workers_without_a_cpu,
       test_engines_whose_bodies_wait_for_each_other_go_on,
       test_a_wait_in_a_body_takes_what_no_worker_touches,
