@@ -436,10 +436,22 @@ static char *reserve(size_t off)
 
 #ifdef PAWL_SIM
 
-/* The simulators have no addresses to choose from. */
+/* The simulators have no addresses to choose from, but one may pretend to have a place. */
 static char *settle(struct arena *a, size_t off)
 {
-	return NULL;
+	struct arena_range *r;
+	struct pool_full *f;
+	u32 k;
+
+	if (!pool_commit_hook(HOOK_PLACE, off))
+		return NULL;
+	a->base = reserve(off);
+	a->place = 1;
+	for_each_range(a, f, r, k) {
+		r->start = a->base + (uintptr_t)r->start;
+		r->mapped = min_u(r->bytes, arena_page());
+	}
+	return a->base;
 }
 
 #else

@@ -236,6 +236,7 @@ u32 loose_count(const struct slabs *sl);
 
 /* Where the system may refuse; see pool_commit_hook() in pool.h. */
 #define HOOK_RESERVE	"reserve"
+#define HOOK_PLACE	"place"	/* a simulator: does it let ranges grow? */
 #define HOOK_COMMIT	"commit"
 #define HOOK_TRIM	"trim"
 

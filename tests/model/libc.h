@@ -15,6 +15,8 @@ void *model_mmap(size_t n);
 void *model_memset(void *p, int c, size_t n);
 void *model_memcpy(void *to, const void *from, size_t n);
 int model_mprotect(void *p, size_t n);
+void *model_mremap(void *p, size_t from, size_t to);
+int model_mincore(void *p, size_t n, unsigned char *in);
 int model_madvise(void *p, size_t n);
 char *model_strncpy(char *to, const char *from, size_t n);
 int model_snprintf(char *to, size_t n, const char *fmt, ...)

@@ -254,6 +254,21 @@ __attribute__((weak)) int model_mprotect(void *p, size_t n)
 	return 0;
 }
 
+__attribute__((weak)) void *model_mremap(void *p, size_t from, size_t to)
+{
+	(void)from;
+	(void)to;
+	return p;
+}
+
+__attribute__((weak)) int model_mincore(void *p, size_t n, unsigned char *in)
+{
+	(void)p;
+	(void)n;
+	*in = 0;
+	return 0;
+}
+
 /*
  * The memory is freed and becomes zero.  The system orders everything that this thread knows
  * before that, and a thread that reads a zero takes a page fault after it: this is a release,

@@ -26,6 +26,8 @@
 #define mmap(a, n, ...)		model_mmap(n)
 #define munmap(p, n)		model_munmap(p, n)
 #define mprotect(p, n, r)	model_mprotect(p, n)
+#define mremap(p, n, to, f)	model_mremap(p, n, to)
+#define mincore(p, n, in)	model_mincore(p, n, in)
 #define madvise(p, n, r)	model_madvise(p, n)
 #define memset(p, c, n)		model_memset(p, c, n)
 #define memcpy(t, f, n)		model_memcpy(t, f, n)

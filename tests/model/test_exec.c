@@ -31,6 +31,7 @@
 #define THREADS		4u
 #define OBJECTS		32u
 #define CALLS		16u
+#define GROWTH_MAX	(3 * 4096u)	/* of a range, at once */
 
 #define RING_FULL	4u	/* elements of a ring that begins full; 8 with batches */
 
@@ -54,6 +55,7 @@ struct program {
 	bool no_threads;	/* no worker can be created */
 	bool own;		/* waiting threads may not take from the queue */
 	bool stopped;		/* workers are not started before the search */
+	bool grows;		/* the objects' range extends its mapping, in single pages */
 	u32 tidy;		/* ns that a worker sleeps before it tidies */
 	bool ready;		/* the queue has a ready descriptor, which announces
 				   remaining work */
@@ -98,6 +100,11 @@ static bool searching_now;	/* the set-up has ended */
 /* Requests that the kernel may refuse: see the program. */
 int pool_commit_hook(const char *what, size_t bytes)
 {
+	if (!strcmp(what, HOOK_PLACE))
+		return pg.grows;
+	/* Only as much as is necessary. */
+	if (pg.grows && searching_now && bytes > GROWTH_MAX)
+		return -ENOMEM;
 	return pg.no_memory && searching_now ? -ENOMEM : 0;
 }
 
@@ -113,6 +120,31 @@ int model_mprotect(void *p, size_t n)
 	if (f && (char *)p >= f->obj.start && (char *)p < f->obj.start + f->obj.bytes)
 		store_relaxed(&page_open, 1);
 	return 0;
+}
+
+static u64 mapping = 4096;	/* A: the bytes of the objects' range that the kernel has mapped */
+
+/* The kernel knows the newest value. */
+static u64 mapping_now(void)
+{
+	return fetch_add_relaxed(&mapping, 0);
+}
+
+void *model_mremap(void *p, size_t from, size_t to)
+{
+	const struct pool_full *f = pool ? pool_full(pool) : NULL;
+	u64 had = from;
+
+	if (!f || p != f->obj.start || cas_seq_cst(&mapping, &had, (u64)to))
+		return p;
+	errno = from > had ? EFAULT : ENOMEM;
+	return MAP_FAILED;
+}
+
+int model_mincore(void *p, size_t n, unsigned char *in)
+{
+	*in = 0;
+	return (char *)p + n <= pool_full(pool)->obj.start + mapping_now() ? 0 : -1;
 }
 
 static u32 call_begin(u32 who, u32 push, u32 work, s64 rank)
@@ -308,6 +340,8 @@ static void setup(void)
 			part[n++] = s + 1;
 		else if (*s == '+' || *s == 'P' || *s == 'm')
 			goal++;
+	if (pg.grows)
+		d.max = 511;
 	if (pg.far)
 		cfg.max_threads *= 64;
 	if (arena_create("m", &arena) || arena_add(arena, &d, &pool))
@@ -384,6 +418,14 @@ static void pool_thread(u32 i)
 			pool_put(pool, &cache[i], idx);
 		} else if (*s == 'f') {
 			pool_cache_flush(pool, &cache[i]);
+		} else if (*s >= '1' && *s <= '9') {
+			struct arena_range *r = &pool_full(pool)->obj;
+			u64 pages = (u64)(*s - '0') * 4096;
+
+			if (arena_commit(arena, r, pages))
+				model_fail("no memory for %c pages", *s);
+			if (mapping_now() < pages || load_relaxed(&r->committed) < pages)
+				model_fail("%c pages are not mapped", *s);
 		} else if (*s == 'm') {
 			pool_trim();
 		} else if (*s == 's') {
@@ -404,6 +446,8 @@ static void pool_check(void)
 	for (i = 0; i < THREADS; i++)
 		held += cache[i].n + cache[i].nspare;
 	n = pool_depot_count(pool);
+	if (pg.grows && load_relaxed(&pool_full(pool)->obj.mapped) != load_relaxed(&mapping))
+		model_fail("the length of a mapping is unknown");
 	if (n == UINT32_MAX || n + held != pool_carved(pool))
 		model_fail("%u objects in the depot, %u with threads, %u carved", n, held,
 			   pool_carved(pool));
@@ -847,6 +891,9 @@ const struct scenario scenarios[] = {
 	S("pool_flush", POOL, "ggppf | gpf", pool, 2, MODEL_ALL, 6),
 	S("pool_3", POOL, "gpf | gpf | gpf", pool, 3, MODEL_ALL, 6),
 	S("pool_carve", POOL, "ggg | ggg", pool, 2, MODEL_ALL, 6),
+	S("pool_grow", POOL, "2 | 3", pool, 2, MODEL_ALL, 6, .grows = true),
+	S("pool_grow_twice", POOL, "24 | 3", pool, 2, MODEL_ALL, 6, .grows = true),
+	S("pool_grow_3", POOL, "2 | 3 | 3", pool, 3, MODEL_ALL, 6, .grows = true),
 	S("pool_trim", POOL, "gpfm gpf | gpf", pool, 2, MODEL_ALL, 6),
 	S("pool_trim_2", POOL, "m | gp", pool, 2, MODEL_ALL, 6, .before = "gggpppf"),
 	S("pool_trims", POOL, "m g | m g", pool, 2, 3, 6, .before = "gggpppf"),
