@@ -30,6 +30,7 @@ import atexit
 import contextvars
 import ctypes
 import errno
+import inspect
 import itertools
 import logging
 import os
@@ -48,7 +49,7 @@ from . import _lib as c
 from ._guard import _tls
 from ._lib import check, held, lib, refused
 
-_Coroutine = types.CoroutineType
+_Coroutine, _COROUTINE = types.CoroutineType, inspect.CO_COROUTINE
 _OP = struct.calcsize(c.OP_FORMAT)
 _SIZE = ctypes.sizeof(c.OpStruct)
 _PARTS = [struct.Struct("@" + part) for part in c.OP_PARTS]
@@ -1320,6 +1321,9 @@ class Engine(_NoCopy):
             raise c.ClosedError("push: the engine was closed")
         if not callable(fn):
             raise TypeError(f"push: {type(fn).__name__} is not callable")
+        if getattr(getattr(fn, "__code__", None), "co_flags", 0) & _COROUTINE:
+            raise TypeError(f"push: {fn.__name__} is a coroutine function: an op runs on a thread "
+                            "of the engine, without an event loop")
         if reads.__class__ is not tuple or reads:
             reads = _vars("reads", reads)
         if writes.__class__ is not tuple or writes:

@@ -29,6 +29,10 @@ class Executor(concurrent.futures.Executor):
     """
 
     def __init__(self, engine=None, **how):
+        for name in how:
+            if name == "kwargs" or name not in Engine.push.__kwdefaults__:
+                raise TypeError(f"Executor: {name} is no keyword for all ops; those of the engine "
+                                "are for Engine()")
         self._own = engine is None
         self._engine, self._how = Engine() if engine is None else engine, how
         self._lock, self._futures, self._down = threading.Lock(), {}, False

@@ -119,8 +119,11 @@ def test_coroutine_function_is_no_body(eng):
     async def body():
         pass
 
+    with pytest.raises(TypeError, match="body is a coroutine function"):
+        eng.push(body)
+    # What returns one is found when it runs.
     with pytest.raises(pawl.OpError, match="coroutine function") as caught:
-        eng.push(body).result(SOON)
+        eng.push(lambda: body()).result(SOON)
     assert isinstance(caught.value.__cause__, TypeError)
 
 

@@ -405,6 +405,9 @@ def test_executor(gate):
                 lost.result(SOON)
             var.clear()
         eng.wait(SOON)
+    for how in ({"workers": 2}, {"kwargs": {}}):
+        with pytest.raises(TypeError, match="no keyword"):
+            pawl.Executor(**how)
     with pawl.Executor() as pool:
         assert pool.submit(int, "8").result(SOON) == 8
 
