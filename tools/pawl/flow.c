@@ -267,16 +267,19 @@ static int stack_push(struct flow *f, struct line *l, struct fop *o, bool node)
 	return rc;
 }
 
-static void stack_pop(struct line *l, struct fop *o)
+/* A body of this thread ended, and with it what is above, which began in a wait of it. */
+static void stack_pop(struct line *l, struct fop *o, bool node)
 {
-	if (l->depth && l->stack[l->depth - 1].op == o) {
-		l->depth--;
-		op_drop(o);
-	}
+	size_t i = l->depth;
+
+	while (i && (l->stack[i - 1].op != o || l->stack[i - 1].node != node))
+		i--;
+	while (i && l->depth >= i)
+		op_drop(l->stack[--l->depth].op);
 }
 
 /* The op has its accesses and their versions. */
-static int positions(struct flow *f, struct fop *o)
+static int positions(struct fop *o)
 {
 	uint32_t j;
 	int rc = 0;
@@ -366,7 +369,7 @@ static int on_push(struct flow *f, struct line *l, const struct event *e)
 	else
 		l->head = op_ref(o);
 	l->tail = o;
-	return o->o.begun ? positions(f, o) : 0;
+	return o->o.begun ? positions(o) : 0;
 }
 
 static int on_undo(struct flow *f, struct line *l, const struct event *e)
@@ -427,7 +430,7 @@ static int on_node(struct flow *f, struct line *l, const struct event *e, struct
 		o->succ[o->nsucc++] = (uint32_t)event_number(&in);
 	}
 	if (end)
-		stack_pop(l, o);
+		stack_pop(l, o, true);
 	return end || n->async ? 0 : stack_push(f, l, o, true);
 }
 
@@ -453,7 +456,7 @@ static int on_begin(struct flow *f, struct line *l, const struct event *e, struc
 		o->outer = op_ref(b->op);
 		o->outer_node = b->node;
 	}
-	rc = o->known ? positions(f, o) : 0;
+	rc = o->known ? positions(o) : 0;
 	return rc || o->o.async || o->o.launch ? rc : stack_push(f, l, o, false);
 }
 
@@ -461,7 +464,7 @@ static int on_end(struct flow *f, struct line *l, const struct event *e, struct 
 {
 	if (o->o.ended)
 		return DIFFERS;
-	stack_pop(l, o);
+	stack_pop(l, o, false);
 	o->o.ended = true;
 	o->o.end = ns_of(f, e->time);
 	o->o.status = (int32_t)e->status;
