@@ -422,6 +422,15 @@ def q_linear_mat_mul(c):
     zero_of(c, x)
 
 
+def loss(c):
+    d, kind = [c.rng.randint(1, 3), c.rng.randint(2, 5), *c.dims(1, 3)[1:]], c.kind(I64, I32)
+    c.add(c.data(d)).add(c.noise.integers(0, d[1], [d[0], *d[2:]]).astype(kind))
+    c.maybe("reduction", "none", "mean", "sum")
+    c.maybe("ignore_index", -1, 0)
+    if c.rng.random() < .5:
+        c.add((c.noise.integers(1, 9, d[1]) / 4).astype(F32))
+
+
 def attention(c):
     c.opset = c.kind(23, 24)
     b, kv, s, t, past = (c.rng.randint(1, 3) for _ in range(5))
@@ -509,6 +518,7 @@ OPERS = {
     "QuantizeLinear": quantize, "DequantizeLinear": dequantize,
     "DynamicQuantizeLinear": dynamic, "ConvInteger": conv_integer, "MatMulInteger": mat_mul_integer,
     "QLinearConv": q_linear_conv, "QLinearMatMul": q_linear_mat_mul, "Attention": attention,
+    "NegativeLogLikelihoodLoss": loss, "SoftmaxCrossEntropyLoss": loss,
     "Clip": clip, "ConvTranspose": deconv, "Resize": resize,
     "ReduceL1": reduce, "ReduceL2": reduce, "ReduceProd": reduce, "ReduceSumSquare": reduce,
     "ReduceLogSum": reduce, "ReduceLogSumExp": reduce, "ReduceMax": reduce, "ReduceMean": reduce,

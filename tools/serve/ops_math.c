@@ -571,6 +571,83 @@ static int run_dynamic(const struct node *nd, const struct view *out, const stru
 	return 0;
 }
 
+/* ---- losses: p: reduction, ignore_index; outputs: the loss, logarithms of probabilities ---- */
+
+enum { MEAN, NONE, SUM };
+enum { GIVEN, SOFTMAX };		/* kind: the input has logarithms, or they are computed */
+#define NO_INDEX "-9223372036854775808"
+
+static int shape_loss(const struct ctx *c, const struct shape *const *in, struct shape *out)
+{
+	const struct shape *x = in[0], *t = in[1], *w = c->n->nin > 2 ? in[2] : NULL;
+	unsigned int i;
+
+	if (x->rank < 2 || t->rank != x->rank - 1 || !(T_INTS >> t->type & 1) || t->dims[0] != x->dims[0])
+		return bad(c, "the target does not fit");
+	for (i = 1; i < t->rank; i++)
+		if (t->dims[i] != x->dims[i + 1])
+			return bad(c, "the target does not fit");
+	if (w && (w->type != SERVE_FP32 || w->rank != 1 || w->dims[0] != x->dims[1]))
+		return bad(c, "the weights do not have %lld elements", (long long)x->dims[1]);
+	if (c->n->a.output)
+		return shape_same(c, in, out);
+	if (c->n->a.p[0] == NONE) {
+		out->rank = t->rank;
+		memcpy(out->dims, t->dims, sizeof(out->dims));
+	}
+	return 0;
+}
+
+/* The logarithm of the sum of all exponentials of a row. */
+static double log_sum(const float *x, struct span s)
+{
+	double sum = 0;
+	float most = x[0];
+	int64_t k;
+
+	for (k = 1; k < s.n; k++)
+		most = x[k * s.inner] > most ? x[k * s.inner] : most;
+	for (k = 0; k < s.n; k++)
+		sum += exp((double)(x[k * s.inner] - most));
+	return (double)most + log(sum);
+}
+
+static int run_loss(const struct node *n, const struct view *out, const struct view *const *in)
+{
+	struct span s = span_of(1, in[0]->rank, in[0]->dims);
+	const float *w = n->nin > 2 && in[2] ? (const float *)(const void *)in[2]->data : NULL;
+	float *y = (float *)(void *)out->data;
+	double all = 0, weights = 0, less, by, loss;
+	int64_t i, k, c, at;
+
+	for (i = 0; i < s.outer && s.n; i++)
+		for (k = 0; k < s.inner; k++) {
+			const float *x = (const float *)(const void *)in[0]->data + i * s.n * s.inner + k;
+
+			less = n->oper->kind == SOFTMAX ? log_sum(x, s) : 0;
+			for (c = 0; n->a.output && c < s.n; c++)
+				y[(i * s.n + c) * s.inner + k] = (float)((double)x[c * s.inner] - less);
+			if (n->a.output)
+				continue;
+			at = load_whole(in[1]->type, in[1]->data + (i * s.inner + k) *
+					(int64_t)type_size(in[1]->type));
+			loss = by = 0;
+			if (at != n->a.p[1]) {
+				if (at < 0 || at >= s.n)
+					return -EINVAL;
+				by = w ? (double)w[at] : 1;
+				loss = by * (less - (double)x[at * s.inner]);
+			}
+			if (n->a.p[0] == NONE)
+				y[i * s.inner + k] = (float)loss;
+			all += loss;
+			weights += by;
+		}
+	if (!n->a.output && n->a.p[0] != NONE)
+		*y = (float)(n->a.p[0] == MEAN ? all / weights : all);
+	return 0;
+}
+
 /* ---- Einsum: letters of the operands in ints and more, of the output in steps; p: how many ---- */
 
 struct sums {
@@ -744,10 +821,14 @@ const struct oper opers_math[] = {
 		rows_axis, run_lp_norm },
 	{ "Mod", "fmod=0", 2, 2, 1, MOD, T_ALL_INTS | BIT(FP32), { 0 }, true, shape_mod, rows_each,
 		run_each },
+	{ "NegativeLogLikelihoodLoss", "reduction=mean|none|sum ignore_index=" NO_INDEX, 2, 3, 1, GIVEN,
+		BIT(FP32), { 0 }, false, shape_loss, NULL, run_loss },
 	LOGIC("Or", LOGIC_OR),
 	{ "PRelu", "", 2, 2, 1, 0, BIT(FP32), { 0 }, true, shape_prelu, rows_each, run_prelu },
 	{ "QuantizeLinear", "axis=1 block_size=0 saturate* output_dtype=type", 2, 3, 1, 0, BIT(FP32),
 		{ OF_THIRD }, true, shape_quantize, rows_quantize, run_quantize },
+	{ "SoftmaxCrossEntropyLoss", "reduction=mean|none|sum ignore_index=" NO_INDEX, 2, 3, 2, SOFTMAX,
+		BIT(FP32), { 0 }, false, shape_loss, NULL, run_loss },
 	LOGIC("Xor", LOGIC_XOR),
 	{ 0 }
 };
