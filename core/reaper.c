@@ -121,6 +121,17 @@ static bool all_over(void *arg)
 	return true;
 }
 
+/* Is work up to this one pending?  Unless it is marked, no poll finds that it is complete. */
+static bool lane_works(struct lane *l, u64 upto)
+{
+	if (lane_state(l, upto) != LANE_PENDING)
+		return false;
+	(void)!lane_mark(l, upto);
+	lane_want(l, upto);
+	lane_poll(l);
+	return lane_state(l, upto) == LANE_PENDING;
+}
+
 /* Is work pending on a stream?  Progress: wait-free, linear in the number of streams. */
 bool devices_work(struct pawl_engine *e)
 {
@@ -128,7 +139,7 @@ bool devices_work(struct pawl_engine *e)
 	u32 i, n = load_acquire(&dv->nlanes);	/* CORE-D12 <-> CORE-D11 */
 
 	for (i = 0; i < n; i++)
-		if (lane_state(&dv->lanes[i], load_relaxed(&dv->lanes[i].issued)) == LANE_PENDING)
+		if (lane_works(&dv->lanes[i], load_relaxed(&dv->lanes[i].issued)))
 			return true;
 	return false;
 }
@@ -148,11 +159,7 @@ int device_wait_all(struct thread *t, s64 timeout_ns, u32 how, u32 help)
 		struct lane *l = &dv->lanes[i];
 
 		a.upto[i] = load_relaxed(&l->issued);
-		if (lane_state(l, a.upto[i]) != LANE_PENDING)
-			continue;
-		(void)!lane_mark(l, a.upto[i]);
-		lane_want(l, a.upto[i]);
-		lane_poll(l);
+		lane_works(l, a.upto[i]);
 	}
 	if (all_over(&a))
 		return 0;
