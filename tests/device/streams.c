@@ -385,6 +385,38 @@ START_TEST(work_in_streams_is_bounded)
 }
 END_TEST
 
+/* A finished launch that no thread has asked the device about does not count as work. */
+START_TEST(a_push_that_needs_a_reap_fails_beside_a_device_too)
+{
+	enum { WINDOW = 4, N = 64 };
+	struct pawl_engine *e = with_room(2, WINDOW, PAWL_WINDOW_BLOCK);
+	struct cell c[N] = { { 0 } };
+	struct pawl_completion out[N];
+	pawl_cq_t cq;
+	u32 pushed;
+	int rc = 0, n;
+
+	OK(pawl_cq_create(e, &cq));
+	steps_go();
+	for (pushed = 0; pushed < N; pushed++) {
+		struct pawl_op op = dev_op(seen_body, &c[pushed]);
+
+		op.flags = PAWL_OP_CQ;
+		op.cq = cq;
+		rc = pawl_push(e, &op);
+		if (rc)
+			break;
+	}
+	FAILS(rc, -EAGAIN, "reap");
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	n = pawl_cq_reap(e, cq, out, N);
+	ck_assert_int_eq(n, (int)pushed);
+	OK(push_dev(e, seen_body, &c[0], NULL, 0, NULL, 0));
+	OK(pawl_wait_all(e, SOON_NS, NULL));
+	done_by_hand(e);
+}
+END_TEST
+
 START_TEST(work_in_streams_is_bounded_by_the_window_too)
 {
 	enum { WINDOW = 4, MORE = 3, N = WINDOW + MORE };
@@ -724,6 +756,7 @@ int main(void)
 		a_write_waits_for_readers_in_many_streams,
 		a_new_var_knows_nothing_of_a_deleted_one, an_event_ends_what_others_may_wait_for,
 		copies_have_streams_of_their_own, work_in_streams_is_bounded,
+		a_push_that_needs_a_reap_fails_beside_a_device_too,
 		work_in_streams_is_bounded_by_the_window_too,
 		work_in_streams_is_bounded_while_an_op_is_on_its_way,
 		an_op_that_finds_all_streams_taken_keeps_its_room,
