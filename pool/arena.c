@@ -456,6 +456,13 @@ static char *settle(struct arena *a, size_t off)
 
 #else
 
+/*
+ * The thread and the memory sanitizer replace an address that they forbid by 0 and keep the flags,
+ * so that a program of root would map address 0.
+ */
+void __tsan_init(void) __attribute__((weak));
+void __msan_init(void) __attribute__((weak));
+
 /* Map the first page of a range, and extend it: some emulators cannot. */
 static int range_begin(struct arena *a, struct arena_range *r)
 {
@@ -486,7 +493,7 @@ static char *settle(struct arena *a, size_t off)
 	char *base;
 	int rc = 0;
 
-	if (off > bytes)
+	if (off > bytes || __tsan_init || __msan_init)
 		return NULL;
 	n = ((const u8 *)random)[0] | (u32)((const u8 *)random)[1] << 8;
 	for (i = 0; i < PLACES && tries < 4; i++, n++) {
