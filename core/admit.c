@@ -261,7 +261,7 @@ __cold int admit_slow(struct thread *t, u32 n)
 	u64 net = t->taken - t->freed + n;
 	int rc = 0;
 
-	publish_poll();
+	publish_poll(e);
 	if (e->policy == PAWL_WINDOW_FAIL) {
 		if (n > e->window)
 			return err(-E2BIG, "push_batch: %u ops, config.window is %u", n,

@@ -60,7 +60,7 @@ struct publisher {
 	char text[TEXT_BYTES];	/* O, the server */
 };
 
-u64 publish_due;
+static u64 publish_due;			/* A: cycles() of the next look, or 0: nothing is published */
 static u32 lock;			/* A, futex */
 static struct publisher *publisher;	/* A: changed under the lock */
 static struct pawl_engine *engines;	/* W(lock) */

@@ -12,8 +12,6 @@
 #define PUBLISH_SLEEP_NS	500000000u
 
 #if defined(CONFIG_PUBLISH) && !defined(PAWL_SIM)
-extern u64 publish_due;		/* A: cycles() of the next look, or 0: nothing is published */
-
 /* An engine is being created: is it published?  publish_close() is its counterpart. */
 bool publish_open(void);
 void publish_close(void);
@@ -23,10 +21,10 @@ void publish_engine_end(struct pawl_engine *e);
 void publish_look(void *user);
 void publish_fork_child(void);
 
-/* For threads that never sleep: call it now and then. */
-static inline void publish_poll(void)
+/* For threads that never sleep: call it now and then.  The socket lives as long as the engine. */
+static inline void publish_poll(const struct pawl_engine *e)
 {
-	if (unlikely(load_relaxed(&publish_due)))
+	if (unlikely(e->published))
 		publish_look(NULL);
 }
 #else
@@ -49,7 +47,7 @@ static inline void publish_look(void *user)
 static inline void publish_fork_child(void)
 {
 }
-static inline void publish_poll(void)
+static inline void publish_poll(const struct pawl_engine *e)
 {
 }
 #endif

@@ -740,7 +740,7 @@ void flight_wake(struct thread *t, u64 limit)
 void engine_idle(void *user, struct exec_thread *ex)
 {
 	flight_check(container_of(ex, struct thread, ex));
-	publish_poll();
+	publish_poll(user);
 }
 
 struct none_wait {
