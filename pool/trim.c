@@ -279,6 +279,9 @@ static void sweep(struct pool_full *f, struct slabs *sl, u32 carved, struct pool
 	u32 end = (u32)min_u(t->at + STEP_SLABS, last + 2), s = t->at, n = 0, i;
 	u32 hand[POOL_MAG], in_hand = 0;
 
+	/* No thing was ever made, and so nothing may be committed, not even for slab 1. */
+	if (carved == 1)
+		end = s = last + 2;
 	while (s < end && !n) {
 		while (s > spare && n < most && s + n < end && !t->rc &&
 		       slab_claim(sl, s + n, carved))
