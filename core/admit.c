@@ -51,7 +51,6 @@
 #include <core/cq.h>
 #include <core/device.h>
 #include <core/opgroup.h>
-#include <core/publish.h>
 #include <core/retire.h>
 #include <core/wait.h>
 
@@ -261,7 +260,6 @@ __cold int admit_slow(struct thread *t, u32 n)
 	u64 net = t->taken - t->freed + n;
 	int rc = 0;
 
-	publish_poll(e);
 	if (e->policy == PAWL_WINDOW_FAIL) {
 		if (n > e->window)
 			return err(-E2BIG, "push_batch: %u ops, config.window is %u", n,

@@ -27,7 +27,6 @@
 #include <core/error.h>
 #include <core/graph.h>
 #include <core/opgroup.h>
-#include <core/publish.h>
 #include <core/readmostly.h>
 #include <core/record.h>
 #include <core/retire.h>
@@ -459,8 +458,6 @@ static void engine_free(struct pawl_engine *e)
 	watch_exit(e);
 	if (e->threads)
 		munmap(e->threads, threads_bytes(e));
-	if (e->published)
-		publish_close();
 	free(e->routes);
 	free((void *)(uintptr_t)e->cfg.cpus);
 	free(e->cpu_sets);
@@ -546,7 +543,6 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e->rms = (void *)(e->rm_rows + (size_t)e->max_threads * RM_MAX);
 	e->stamps = (void *)(e->rms + RM_MAX);
 	e->rm_reads = RM_READS;
-	e->published = publish_open();
 	rc = arena_create(c.name, &e->arena);
 	if (!rc)
 		rc = pools_add(e);
@@ -560,7 +556,6 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	xc.works = e->pool[POOL_OP];
 	xc.spin_ns = c.spin_ns;
 	xc.tidy_ns = c.prefault ? 0 : c.trim_ns;
-	xc.look_ns = e->published ? PUBLISH_SLEEP_NS : 0;
 	xc.late_ns = c.strict_priority ? 0 : LATE_NS;
 	rc = cpus_set(e);
 	if (rc)
@@ -579,7 +574,6 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	cl.enter = worker_enter;
 	cl.idle = engine_idle;
 	cl.tidy = engine_tidy;
-	cl.look = publish_look;
 	cl.thread_start = c.thread_start;
 	cl.thread_stop = c.thread_stop;
 	cl.thread_create = c.thread_create;
@@ -627,8 +621,6 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 		threads_fini(e);
 		goto fail;
 	}
-	trace_begin_env(e);
-	publish_engine(e);
 	*out = e;
 	return 0;
 
@@ -729,8 +721,6 @@ int pawl_engine_destroy(struct pawl_engine *e)
 	/* Ending workers may have pushed from their own TLS destructors: run those ops here. */
 	drain(e, t);
 	completers_await(e, t);
-	publish_engine_end(e);
-	trace_end_env(e);
 	devices_stop(e);
 	graphs_exit(t);
 	errors_exit(e);

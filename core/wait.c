@@ -34,7 +34,6 @@
 #include <core/device.h>
 #include <core/error.h>
 #include <core/opgroup.h>
-#include <core/publish.h>
 #include <core/push.h>
 #include <core/readmostly.h>
 #include <core/record.h>
@@ -740,7 +739,6 @@ void flight_wake(struct thread *t, u64 limit)
 void engine_idle(void *user, struct exec_thread *ex)
 {
 	flight_check(container_of(ex, struct thread, ex));
-	publish_poll(user);
 }
 
 struct none_wait {

@@ -45,8 +45,6 @@ struct exec_client {
 	 * exec_wanted().  Returns false to be called again after as long.  May be NULL.
 	 */
 	bool (*tidy)(void *user, struct exec_thread *t);
-	/* A thread has slept for look_ns, which it does again afterwards.  May be NULL. */
-	void (*look)(void *user);
 	void (*thread_start)(void *user2, const char *name);	/* the host's hooks */
 	void (*thread_stop)(void *user2, const char *name);
 	/* The host makes the threads; NULL: the executor does.  Returns 0 or an errno. */
@@ -69,7 +67,6 @@ struct exec_config {
 	struct pool *works;
 	u64 spin_ns;		/* how long an idle thread polls before it sleeps */
 	u64 tidy_ns;		/* how long a worker sleeps before client->tidy(); 0: never */
-	u64 look_ns;		/* how long a thread sleeps before client->look(); 0: never */
 	/*
 	 * Work that a higher priority has kept waiting for so long is taken, at most half of the
 	 * time of one thread; 0: never.

@@ -115,7 +115,7 @@ struct exec {
 	u32 words;		/* I: length of a bitmap of slots */
 	u32 nqueues;		/* I: queues are added before threads use the executor */
 	u64 spin;		/* I: cycles */
-	u64 tidy_ns, look_ns;	/* I: ns */
+	u64 tidy_ns;		/* I: ns */
 	u64 batch;		/* I: cycles, BATCH_NS */
 	u64 next;		/* I: cycles, NEXT_NS */
 	u64 turn, round, check;	/* I: cycles, TURN_NS, ROUND_NS, CHECK_NS */

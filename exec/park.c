@@ -380,31 +380,22 @@ bool exec_wanted(const struct exec_thread *t)
 	return load_relaxed(&t->park) < PARKED;
 }
 
-/* The earlier of two times, of which 0 is none. */
-static u64 sooner(u64 a, u64 b)
-{
-	return !a || (b && b < a) ? b : a;
-}
-
 /*
  * Sleep until another thread changes park, or the time has passed.  A worker that has slept for
- * tidy_ns stays in its group while it tidies, and each thread while it looks, so that it is
- * claimed as a sleeper is.
+ * tidy_ns stays in its group while it tidies, so that it is claimed as a sleeper is.
  */
 static int park_sleep(struct exec *x, struct exec_thread *t, const struct idle *how, u32 parked,
 		      bool watches)
 {
 	u64 tidy = x->tidy_ns && !how->cond ? exec_now_ns() + x->tidy_ns : 0;
 	u64 until = watches ? exec_now_ns() + UNTOUCHED_NS : how->deadline;
-	u64 look = x->look_ns ? exec_now_ns() + x->look_ns : 0, wake;
 	int rc;
 
 	if (how->deadline && how->deadline < until)
 		until = how->deadline;
 	for (;;) {
-		wake = sooner(sooner(until, tidy), look);
-		rc = how->intr ? futex_wait_intr(&t->park, parked, wake) :
-		     futex_wait(&t->park, parked, wake);
+		rc = how->intr ? futex_wait_intr(&t->park, parked, until) :
+		     futex_wait(&t->park, parked, tidy ? tidy : until);
 		if (load_relaxed(&t->park) != parked)
 			return AGAIN;
 		if (rc && how->intr)
@@ -413,10 +404,6 @@ static int park_sleep(struct exec *x, struct exec_thread *t, const struct idle *
 			return AGAIN;
 		if (tidy && exec_now_ns() >= tidy)
 			tidy = x->cl.tidy(x->cl.user, t) ? 0 : exec_now_ns() + x->tidy_ns;
-		if (look && exec_now_ns() >= look) {
-			x->cl.look(x->cl.user);
-			look = exec_now_ns() + x->look_ns;
-		}
 	}
 }
 

@@ -40,7 +40,6 @@ STOPS = {
     'ready_clear': 'the same: the host found nothing to run',
     'lanes_trim': "a trim: the rings' memory goes back once",
     'cq_signal': 'the first completion in an empty queue: its eventfd, or a sleeping thread',
-    'publish_look': 'a process that is published looks for clients, twice a second',
     'err': 'the text of an error',
     'err_field': 'the same',
     'error_make': "a failed op's message",
