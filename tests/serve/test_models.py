@@ -151,7 +151,9 @@ def test_mxnet(tmp_path, name):
     scale = max(1, np.abs(y).max())
     close([got / scale], [y / scale])
     text = subprocess.run([RUN, str(tmp_path)], capture_output=True, check=True).stdout.decode()
-    assert "platform mxnet" in text and f"batch {int(out_shape[0] == 2)}" in text
+    # The states of these are weights for two rows: no other size says what the output is.
+    unknown = name in ("lstm", "gru")
+    assert "platform mxnet" in text and f"batch {int(out_shape[0] == 2 or unknown)}" in text
 
 
 @pytest.mark.parametrize("op,changes,word", [
