@@ -278,8 +278,9 @@ static void enter_refused(bool drive)
 	ck_assert_int_eq(exec_wait(f.x, t, ran_all, ran, 10000000000ll, true), 0);
 	exec_stop(f.x);
 	ck_assert_int_eq(exec_worker_error(f.x), -EAGAIN);
-	ck_assert_uint_eq(f.starts, 2);
-	ck_assert_uint_eq(f.stops, 2);
+	/* Pushes more than a millisecond apart tried again. */
+	ck_assert_uint_ge(f.starts, 2);
+	ck_assert_uint_eq(f.stops, f.starts);
 	ck_assert_uint_eq(f.leaves, 0);
 	/* with room they serve it again, alone */
 	f.refuse = false;
