@@ -318,7 +318,7 @@ START_TEST(test_queue_stats_while_it_moves)
 	s = queue_of(e, PAWL_NORMAL);
 	ck_assert_uint_eq(s.pushed, all);
 	ck_assert_uint_eq(s.depth, 0);
-	ck_assert_uint_ge(s.waits, QUEUE_PUSHERS);
+	ck_assert_uint_ge(s.waits, 1);	/* samples: an op that another hands over has none */
 	ck_assert_uint_le(s.waits, all);
 	OK(pawl_engine_destroy(e));
 }
