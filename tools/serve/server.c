@@ -769,7 +769,7 @@ int serve_run(struct server *sv)
 	if (!sched_getaffinity(0, sizeof(cpus), &cpus) &&
 	    (unsigned int)CPU_COUNT(&cpus) < sv->cfg.loops + sv->cfg.workers)
 		pc.spin_ns = 0;
-	/* the engines reserve address space for all ops and vars, 0.5 GB each by default */
+	/* engines that cannot choose their addresses reserve those of all ops and vars at once */
 	if (!getrlimit(RLIMIT_AS, &as) && as.rlim_cur < SMALL_AS) {
 		pc.max_ops = pc.max_vars = SMALL_OPS;
 		pc.max_threads = sv->cfg.loops + sv->cfg.workers +
