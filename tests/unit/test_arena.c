@@ -220,12 +220,16 @@ void *__wrap_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t off
 		errno = EEXIST;
 		return MAP_FAILED;
 	}
-	mapped += bytes;
-	if (prot != PROT_NONE)
-		return __real_mmap(at, bytes, prot, flags, fd, off);
+	if (prot != PROT_NONE) {
+		/* Fails where something is mapped already, such as the heap of a sanitizer. */
+		map = __real_mmap(at, bytes, prot, flags, fd, off);
+		mapped += map != MAP_FAILED ? bytes : 0;
+		return map;
+	}
 	map = __real_mmap(at, bytes + 2 * align, prot, flags, fd, off);
 	if (map == MAP_FAILED)
 		return map;
+	mapped += bytes;
 	base = (char *)round_up_to((uintptr_t)map, align) + misplaced;
 	if (base > map)
 		__real_munmap(map, (size_t)(base - map));
