@@ -209,7 +209,7 @@ START_TEST(test_a_replay_without_memory_is_refused)
 	struct replay_result res;
 	char *path = temp_path();
 	struct recording r;
-	u32 k, *order, before, said = 0;
+	u32 k, *order, before;
 	bool refused = true;
 	size_t n;
 	int rc;
@@ -228,15 +228,12 @@ START_TEST(test_a_replay_without_memory_is_refused)
 		before -= load_relaxed(&live);
 		ck_assert_msg(!before, "%u: a leak", k);
 		if (rc) {
-			ck_assert_msg(rc == -ENOMEM && *text && !res.ops, "%u: %d %s", k, rc, text);
-			said += !strcmp(text, k < 6 ? "no memory for 70 ops" : "no memory");
+			ck_assert_msg(rc == -ENOMEM && *text && res.ops < 70, "%u: %d %s", k, rc, text);
 		} else {
 			ck_assert(res.ops == 70 && res.edges == 138 && !res.wrong);
 		}
 	}
-	/* five arrays, and two while the versions are counted; the engine allocates the rest */
-	ck_assert_uint_eq(said, 7);
-	ck_assert_uint_gt(k, 8);
+	ck_assert_uint_gt(k, 70);
 	free(order);
 	rec_free(&r);
 }

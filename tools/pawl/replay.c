@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pawl replay: push a recorded workload again, and check that its order is kept.
+ * Pushes a recorded workload again, and checks that its order is kept.
  *
  * The check is independent of the engine.  Every var has a plain counter of writes and a
  * count of its holders.  A body checks, for each of its accesses, that the counter has the
@@ -11,7 +11,6 @@
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -20,67 +19,95 @@
 #include <string.h>
 #include <time.h>
 
-#include "cmd.h"
 #include "replay.h"
 #include "slurp.h"
 
 #define MAX_VARS (1u << 26)
 #define WRITER (1u << 24)
+#define WINDOW (1u << 16)	/* ops in flight: a large recording is not in memory */
 
 struct play_var {
 	pawl_var_t v;
 	bool alive;
-	uint32_t last;		/* the last op on it */
+	uint32_t refs;		/* ops in flight, and 1 as long as later ops may name it */
+	uint64_t pushed;	/* writes */
 	uint64_t writes;	/* accessed only by holders of the var */
 	atomic_uint holders;	/* readers, plus WRITER for a writer */
 };
 
+/* An op in flight.  Only the thread that pushes changes the lists and counts refs. */
 struct play_op {
 	struct play *p;
-	uint32_t op;
-	uint32_t seen;		/* runs */
+	struct play_op *prev, *next;	/* all that are in memory */
+	struct play_op *done;		/* the next in p->done */
+	uint32_t refs;			/* in flight, and as the form of a graph */
+	uint32_t number;
+	uint32_t seen;			/* runs */
+	atomic_uint left;		/* bodies */
+	struct rec_op o;
+	struct play_var **vars;		/* by access */
+	struct rec_access *accesses;	/* with the versions that they must find */
+	struct play_node *nodes;
+	uint32_t *succ;
+};
+
+struct play_node {
+	struct play_op *po;
+	struct rec_node n;
+	atomic_bool begun;
+};
+
+/*
+ * Of a workload with parents, by number of the op.  Edges that no access implies need vars: one that
+ * an op writes and those behind it read, or one that those before an op read and it writes, if many
+ * are before it.
+ */
+struct play_told {
 	size_t edge, nedges;	/* in p->edges */
-	/*
-	 * Edges that no access implies need vars: one that an op writes and those behind it read, or
-	 * one that those before an op read and it writes, if many are before it.
-	 */
+	size_t first_aside;
 	pawl_var_t out, in;
 	bool many;
 	atomic_bool over;
 };
 
-struct play_node {
-	struct play *p;
-	const struct rec_node *n;
-	atomic_bool begun;
-};
-
 /* A graph that replays launches of the same form. */
 struct play_graph {
-	const struct rec_op *like;	/* NULL: unused */
+	struct play_op *like;	/* NULL: unused */
 	pawl_graph_t g;
 };
 
 #define GRAPHS 16u
 #define MANY 1024u		/* ops with a var of their own */
 
+/* The accesses of an op that is pushed. */
+struct list {
+	pawl_var_t *v;
+	size_t cap;
+	size_t reads, writes;	/* from the front, and from the back */
+};
+
 struct play {
+	struct source *s;
 	const struct recording *r;
 	const struct replay_options *opt;
-	struct play_var *vars;
-	struct play_op *ops;	/* by number in the recording */
-	struct play_node *nodes;	/* as in the recording */
+	struct pawl_engine *e;
+	struct list list;
+	struct play_op *ops;		/* in memory */
+	_Atomic(struct play_op *) done;	/* whose bodies have run */
 	struct play_graph graphs[GRAPHS];
 	unsigned int next_graph;
-	uint64_t *expect;	/* by access */
+	uint32_t *last;			/* by var of a workload in memory: the last op on it */
+	struct play_told *told;
 	const struct rec_edge **edges;	/* from the ops that must be complete before, op by op */
 	const struct rec_edge **aside;	/* to ops with many before them, from op to op */
-	size_t *first_aside;
 	uint32_t number;	/* of this replay in the process */
 	atomic_uint threads;	/* that ran bodies */
 	atomic_uint_fast64_t ran, bodies, checked, edges_checked, wrong;
-	atomic_flag told;
+	uint64_t pushed, nodes, collected;
+	atomic_flag said;
 	char first[160];
+	char err[256];
+	int rc;			/* of a push */
 };
 
 static uint64_t now_ns(void)
@@ -91,22 +118,25 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static void wrong(struct play *p, uint32_t op, const char *fmt, ...)
+static void wrong(struct play *p, const struct play_op *po, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static void wrong(struct play *p, uint32_t op, const char *fmt, ...)
+static void wrong(struct play *p, const struct play_op *po, const char *fmt, ...)
 {
 	char text[96];
 	va_list ap;
 
 	atomic_fetch_add(&p->wrong, 1);
-	if (atomic_flag_test_and_set(&p->told))
+	if (atomic_flag_test_and_set(&p->said))
 		return;
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	snprintf(p->first, sizeof(p->first), "op %" PRIu32 " (\"%.40s\"): %s", op,
-		 p->r->ops[op].name, text);
+	if (po)
+		snprintf(p->first, sizeof(p->first), "op %" PRIu32 " (\"%.40s\"): %s", po->number,
+			 po->o.name, text);
+	else
+		snprintf(p->first, sizeof(p->first), "%s", text);
 }
 
 static uint64_t cpu_ns(void)
@@ -147,78 +177,105 @@ static void thread_count(struct play *p)
 	atomic_fetch_add_explicit(&p->threads, 1, memory_order_relaxed);
 }
 
+/* A body has run.  After the last one of the op, the thread that pushes may free it. */
+static void body_done(struct play_op *po)
+{
+	struct play *p = po->p;
+
+	if (atomic_fetch_sub_explicit(&po->left, 1, memory_order_acq_rel) != 1)
+		return;
+	po->done = atomic_load_explicit(&p->done, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&p->done, &po->done, po, memory_order_release,
+						      memory_order_relaxed))
+		;
+}
+
 static int body(struct pawl_run *run, void *arg)
 {
 	struct play_op *po = arg;
 	struct play *p = po->p;
-	const struct rec_op *o = &p->r->ops[po->op];
-	uint64_t checked = 0;
+	const struct rec_op *o = &po->o;
+	struct play_told *told = p->told ? &p->told[po->number] : NULL;
 	uint32_t i, was;
 	size_t k;
 
 	(void)run;
 	thread_count(p);
 	for (i = 0; i < o->naccesses; i++) {
-		const struct rec_access *a = &p->r->accesses[o->access + i];
-		struct play_var *v = &p->vars[a->var];
+		const struct rec_access *a = &po->accesses[i];
+		struct play_var *v = po->vars[i];
 
 		was = atomic_fetch_add_explicit(&v->holders, a->write ? WRITER : 1,
 						memory_order_relaxed);
 		if (was >= (a->write ? 1 : WRITER))
-			wrong(p, po->op, "var %" PRIu32 " is held by another", a->var);
-		checked++;
-		if (v->writes != p->expect[o->access + i])
-			wrong(p, po->op,
-			      "var %" PRIu32 " has version %" PRIu64 ", not %" PRIu64, a->var,
-			      v->writes, p->expect[o->access + i]);
+			wrong(p, po, "var %" PRIu32 " is held by another", a->var);
+		if (v->writes != a->version)
+			wrong(p, po, "var %" PRIu32 " has version %" PRIu64 ", not %" PRIu64, a->var,
+			      v->writes, a->version);
 	}
-	for (k = 0; k < po->nedges; k++)
-		if (!atomic_load_explicit(&p->ops[p->edges[po->edge + k]->before].over,
+	for (k = 0; told && k < told->nedges; k++)
+		if (!atomic_load_explicit(&p->told[p->edges[told->edge + k]->before].over,
 					  memory_order_relaxed))
-			wrong(p, po->op, "op %" PRIu32 " is not over",
-			      p->edges[po->edge + k]->before);
+			wrong(p, po, "op %" PRIu32 " is not over", p->edges[told->edge + k]->before);
 	if (po->seen++)
-		wrong(p, po->op, "runs again");
+		wrong(p, po, "runs again");
 	if (p->opt->speed > 0 && o->ended && !o->launch)
 		spend(p->opt, o->end - o->begin);
 	for (i = 0; i < o->naccesses; i++) {
-		const struct rec_access *a = &p->r->accesses[o->access + i];
-		struct play_var *v = &p->vars[a->var];
+		const struct rec_access *a = &po->accesses[i];
+		struct play_var *v = po->vars[i];
 
 		if (a->write)
 			v->writes++;
 		atomic_fetch_sub_explicit(&v->holders, a->write ? WRITER : 1, memory_order_relaxed);
 	}
-	atomic_store_explicit(&po->over, true, memory_order_relaxed);
+	if (told)
+		atomic_store_explicit(&told->over, true, memory_order_relaxed);
 	atomic_fetch_add_explicit(&p->ran, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&p->checked, checked, memory_order_relaxed);
-	atomic_fetch_add_explicit(&p->edges_checked, po->nedges, memory_order_relaxed);
+	atomic_fetch_add_explicit(&p->checked, o->naccesses, memory_order_relaxed);
+	if (told)
+		atomic_fetch_add_explicit(&p->edges_checked, told->nedges, memory_order_relaxed);
+	body_done(po);
 	return 0;
+}
+
+/* The body of the launch with this number, or NULL. */
+static struct play_node *node_find(const struct play_op *po, uint32_t number)
+{
+	uint32_t lo = 0, hi = po->o.nnodes, mid;
+
+	while (lo < hi) {
+		mid = (lo + hi) / 2;
+		if (po->nodes[mid].n.number < number)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < po->o.nnodes && po->nodes[lo].n.number == number ? &po->nodes[lo] : NULL;
 }
 
 /* A body of a launch: those that wait for it have not begun. */
 static int node_body(struct pawl_run *run, void *arg)
 {
-	struct play_node *pn = arg;
-	struct play *p = pn->p;
-	const struct rec_node *n = pn->n, *to;
-	const struct rec_op *o = &p->r->ops[n->op];
+	struct play_node *pn = arg, *to;
+	struct play_op *po = pn->po;
+	struct play *p = po->p;
 	uint32_t k;
 
 	(void)run;
 	thread_count(p);
 	if (atomic_exchange_explicit(&pn->begun, true, memory_order_relaxed))
-		wrong(p, n->op, "body %" PRIu32 " runs again", n->number);
-	if (p->opt->speed > 0 && n->ended && !n->skipped)
-		spend(p->opt, n->end - n->begin);
-	for (k = 0; k < n->nsucc; k++) {
-		to = rec_node_find(p->r, o, p->r->succ[n->succ + k]);
-		if (to && to > n && atomic_load_explicit(&p->nodes[to - p->r->nodes].begun,
-							 memory_order_relaxed))
-			wrong(p, n->op, "body %" PRIu32 " did not wait for %" PRIu32, to->number,
-			      n->number);
+		wrong(p, po, "body %" PRIu32 " runs again", pn->n.number);
+	if (p->opt->speed > 0 && pn->n.ended && !pn->n.skipped)
+		spend(p->opt, pn->n.end - pn->n.begin);
+	for (k = 0; k < pn->n.nsucc; k++) {
+		to = node_find(po, po->succ[pn->n.succ + k]);
+		if (to && to > pn && atomic_load_explicit(&to->begun, memory_order_relaxed))
+			wrong(p, po, "body %" PRIu32 " did not wait for %" PRIu32, to->n.number,
+			      pn->n.number);
 	}
 	atomic_fetch_add_explicit(&p->bodies, 1, memory_order_relaxed);
+	body_done(po);
 	return 0;
 }
 
@@ -238,67 +295,48 @@ static bool told(const struct play *p, const struct rec_edge *edge)
 	return p->r->told && p->r->told[edge - p->r->edges];
 }
 
-/* Compute the version that each access must see in the serial order. */
-static int expect(struct play *p, const uint32_t *order, size_t n, char *err, size_t errlen)
+/* Where the parents of each op are, and which of them need vars. */
+static int told_create(struct play *p)
 {
 	const struct recording *r = p->r;
-	uint64_t *writes = calloc(r->nvars + 1, sizeof(*writes));
 	size_t *count = calloc(r->nops + 1, sizeof(*count)), i;
-	uint32_t j;
 
-	if (!writes || !count) {
-		free(writes);
+	p->told = calloc(r->nops + 2, sizeof(*p->told));
+	p->edges = calloc(r->nedges, sizeof(*p->edges));
+	p->aside = calloc(r->nedges, sizeof(*p->aside));
+	if (!count || !p->told || !p->edges || !p->aside) {
 		free(count);
-		return file_err(err, errlen, -ENOMEM, "no memory");
-	}
-	for (i = 0; i < n; i++) {
-		const struct rec_op *o = &r->ops[order[i]];
-
-		for (j = 0; j < o->naccesses; j++) {
-			const struct rec_access *a = &r->accesses[o->access + j];
-
-			p->vars[a->var].last = order[i];
-			p->expect[o->access + j] = writes[a->var];
-			writes[a->var] += a->write;
-		}
+		return -ENOMEM;
 	}
 	for (i = 0; i < r->nedges; i++)
-		p->ops[r->edges[i].after].nedges++;
+		p->told[r->edges[i].after].nedges++;
 	for (i = 1; i < r->nops; i++)
-		p->ops[i].edge = p->ops[i - 1].edge + p->ops[i - 1].nedges;
+		p->told[i].edge = p->told[i - 1].edge + p->told[i - 1].nedges;
 	for (i = 0; i < r->nedges; i++) {
 		uint32_t to = r->edges[i].after;
 
-		p->edges[p->ops[to].edge + count[to]++] = &r->edges[i];
-		p->ops[to].many |= told(p, &r->edges[i]) && count[to] > MANY;
+		p->edges[p->told[to].edge + count[to]++] = &r->edges[i];
+		p->told[to].many |= told(p, &r->edges[i]) && count[to] > MANY;
 	}
 	/* 1: the op needs such a var, which it gets when it is pushed */
 	for (i = 0; i < r->nedges; i++)
-		if (told(p, &r->edges[i]) && !p->ops[r->edges[i].after].many)
-			p->ops[r->edges[i].before].out.h = 1;
+		if (told(p, &r->edges[i]) && !p->told[r->edges[i].after].many)
+			p->told[r->edges[i].before].out.h = 1;
 	for (i = 0; i < r->nedges; i++)
-		if (told(p, &r->edges[i]) && p->ops[r->edges[i].after].many)
-			p->first_aside[r->edges[i].before + 1]++;
+		if (told(p, &r->edges[i]) && p->told[r->edges[i].after].many)
+			p->told[r->edges[i].before + 1].first_aside++;
 	for (i = 1; i <= r->nops; i++)
-		p->first_aside[i] += p->first_aside[i - 1];
+		p->told[i].first_aside += p->told[i - 1].first_aside;
 	memset(count, 0, r->nops * sizeof(*count));
 	for (i = 0; i < r->nedges; i++) {
 		uint32_t from = r->edges[i].before;
 
-		if (told(p, &r->edges[i]) && p->ops[r->edges[i].after].many)
-			p->aside[p->first_aside[from] + count[from]++] = &r->edges[i];
+		if (told(p, &r->edges[i]) && p->told[r->edges[i].after].many)
+			p->aside[p->told[from].first_aside + count[from]++] = &r->edges[i];
 	}
-	free(writes);
 	free(count);
 	return 0;
 }
-
-/* The accesses of an op that is pushed. */
-struct list {
-	pawl_var_t *v;
-	size_t cap;
-	size_t reads, writes;	/* from the front, and from the back */
-};
 
 static void list_add(struct list *l, pawl_var_t v, bool write)
 {
@@ -309,47 +347,48 @@ static void list_add(struct list *l, pawl_var_t v, bool write)
 }
 
 /* The vars of edges that no access implies.  Each edge is said once. */
-static int edges_list(struct play *p, struct pawl_engine *e, uint32_t op, struct list *l)
+static int edges_list(struct play *p, uint32_t op)
 {
-	struct play_op *po = &p->ops[op], *other;
-	bool out = false;
+	struct play_told *t = &p->told[op], *other;
 	size_t k;
 	int rc = 0;
 
-	for (k = 0; k < po->nedges && !po->many; k++)
-		if (told(p, p->edges[po->edge + k]))
-			list_add(l, p->ops[p->edges[po->edge + k]->before].out, false);
-	if (po->many)
-		list_add(l, po->in, true);
-	for (k = p->first_aside[op]; k < p->first_aside[op + 1] && !rc; k++) {
-		other = &p->ops[p->aside[k]->after];
+	for (k = 0; k < t->nedges && !t->many; k++)
+		if (told(p, p->edges[t->edge + k]))
+			list_add(&p->list, p->told[p->edges[t->edge + k]->before].out, false);
+	if (t->many)
+		list_add(&p->list, t->in, true);
+	for (k = t->first_aside; k < t[1].first_aside && !rc; k++) {
+		other = &p->told[p->aside[k]->after];
 		if (!other->in.h)
-			rc = pawl_var_create(e, &other->in);
-		list_add(l, other->in, false);
+			rc = pawl_var_create(p->e, &other->in);
+		list_add(&p->list, other->in, false);
 	}
-	out = po->out.h == 1;
-	if (out && !rc)
-		rc = pawl_var_create(e, &po->out);
-	if (out)
-		list_add(l, po->out, true);
+	if (t->out.h == 1) {
+		if (!rc)
+			rc = pawl_var_create(p->e, &t->out);
+		list_add(&p->list, t->out, true);
+	}
 	return rc;
 }
 
-static bool same_form(const struct recording *r, const struct rec_op *a, const struct rec_op *b)
+/* --- launches --- */
+
+static bool same_form(const struct play_op *a, const struct play_op *b)
 {
 	uint32_t i;
 
-	if (a->naccesses != b->naccesses || a->nnodes != b->nnodes || a->prop != b->prop)
+	if (a->o.naccesses != b->o.naccesses || a->o.nnodes != b->o.nnodes || a->o.prop != b->o.prop)
 		return false;
-	for (i = 0; i < a->naccesses; i++)
-		if (r->accesses[a->access + i].write != r->accesses[b->access + i].write)
+	for (i = 0; i < a->o.naccesses; i++)
+		if (a->accesses[i].write != b->accesses[i].write)
 			return false;
-	for (i = 0; i < a->nnodes; i++) {
-		const struct rec_node *x = &r->nodes[a->node + i], *y = &r->nodes[b->node + i];
+	for (i = 0; i < a->o.nnodes; i++) {
+		const struct rec_node *x = &a->nodes[i].n, *y = &b->nodes[i].n;
 
 		if (x->number != y->number || x->nsucc != y->nsucc || x->async != y->async ||
-		    (x->nsucc && memcmp(&r->succ[x->succ], &r->succ[y->succ],
-					x->nsucc * sizeof(r->succ[0]))))
+		    (x->nsucc && memcmp(&a->succ[x->succ], &b->succ[y->succ],
+					x->nsucc * sizeof(a->succ[0]))))
 			return false;
 	}
 	return true;
@@ -360,10 +399,9 @@ static bool same_form(const struct recording *r, const struct rec_op *a, const s
  * names, whose body makes the checks; then one per body, which that body writes and those that wait
  * for it read.
  */
-static int graph_create(struct play *p, struct pawl_engine *e, const struct rec_op *o,
-			pawl_graph_t *g)
+static int graph_create(const struct play_op *po, pawl_graph_t *g)
 {
-	const struct recording *r = p->r;
+	const struct rec_op *o = &po->o;
 	uint32_t n = o->nnodes, i, k, reads = 0, writes = 0;
 	struct pawl_op *ops = calloc(n + 1, sizeof(*ops));
 	pawl_var_t *vars = calloc(o->naccesses + 1, sizeof(*vars)), *slots;
@@ -372,12 +410,12 @@ static int graph_create(struct play *p, struct pawl_engine *e, const struct rec_
 	int rc = -ENOMEM;
 
 	for (i = 0; i < n; i++)
-		edges += r->nodes[o->node + i].nsucc;
+		edges += po->nodes[i].n.nsucc;
 	slots = calloc(n + edges + 1, sizeof(*slots));
 	if (!ops || !vars || !in || !slots)
 		goto out;
 	for (i = 0; i < o->naccesses; i++) {
-		if (r->accesses[o->access + i].write)
+		if (po->accesses[i].write)
 			vars[o->naccesses - ++writes] = (pawl_var_t)PAWL_SLOT(i);
 		else
 			vars[reads++] = (pawl_var_t)PAWL_SLOT(i);
@@ -395,18 +433,18 @@ static int graph_create(struct play *p, struct pawl_engine *e, const struct rec_
 	ops[n].nwrites = writes;
 	/* In two passes: how many each body waits for, and which. */
 	for (i = 0; i < 2 * n; i++) {
-		const struct rec_node *from = &r->nodes[o->node + i % n];
+		const struct play_node *from = &po->nodes[i % n];
 
 		if (i == n)
 			for (k = 0, edges = n; k < n; edges += ops[k].nreads, ops[k].nreads = 0, k++)
 				ops[k].reads = in[k] = &slots[edges];
-		for (k = 0; k < from->nsucc; k++) {
-			const struct rec_node *to = rec_node_find(r, o, r->succ[from->succ + k]);
+		for (k = 0; k < from->n.nsucc; k++) {
+			const struct play_node *to = node_find(po, po->succ[from->n.succ + k]);
 			size_t at;
 
 			if (!to || to <= from)
 				continue;
-			at = (size_t)(to - &r->nodes[o->node]);
+			at = (size_t)(to - po->nodes);
 			if (i >= n)
 				in[at][ops[at].nreads] =
 					(pawl_var_t)PAWL_SLOT(o->naccesses + i % n);
@@ -417,13 +455,13 @@ static int graph_create(struct play *p, struct pawl_engine *e, const struct rec_
 		slots[i] = (pawl_var_t)PAWL_SLOT(o->naccesses + i);
 		ops[i].writes = &slots[i];
 		ops[i].nwrites = 1;
-		ops[i].name = r->nodes[o->node + i].name;
-		if (r->nodes[o->node + i].async)
+		ops[i].name = po->nodes[i].n.name;
+		if (po->nodes[i].n.async)
 			ops[i].async_fn = async_node;
 		else
 			ops[i].fn = node_body;
 	}
-	rc = pawl_graph_create(e, ops, n + 1, 0, g);
+	rc = pawl_graph_create(po->p->e, ops, n + 1, 0, g);
 out:
 	free(ops);
 	free(vars);
@@ -432,10 +470,12 @@ out:
 	return rc;
 }
 
-/* Push a launch whose vars are in l. */
-static int launch(struct play *p, struct pawl_engine *e, uint32_t op, const struct list *l)
+static void op_put(struct play *p, struct play_op *po);
+
+/* Push a launch, whose vars are in the list. */
+static int launch(struct play *p, struct play_op *po)
 {
-	const struct rec_op *o = &p->r->ops[op];
+	const struct rec_op *o = &po->o;
 	struct pawl_launch how = { .size = sizeof(how), .priority = o->priority };
 	pawl_var_t *vars = calloc(o->naccesses + o->nnodes + 1, sizeof(*vars));
 	void **args = calloc(o->nnodes + 1, sizeof(*args));
@@ -444,65 +484,218 @@ static int launch(struct play *p, struct pawl_engine *e, uint32_t op, const stru
 	int rc = vars && args ? 0 : -ENOMEM;
 
 	for (i = 0; i < GRAPHS && !g; i++)
-		if (p->graphs[i].like && same_form(p->r, p->graphs[i].like, o))
+		if (p->graphs[i].like && same_form(p->graphs[i].like, po))
 			g = &p->graphs[i];
 	if (!rc && !g) {
 		g = &p->graphs[p->next_graph++ % GRAPHS];
-		if (g->like)
-			rc = pawl_graph_delete(e, g->g);
+		if (g->like) {
+			rc = pawl_graph_delete(p->e, g->g);
+			op_put(p, g->like);
+		}
 		g->like = NULL;
 		if (!rc)
-			rc = graph_create(p, e, o, &g->g);
-		if (!rc)
-			g->like = o;
+			rc = graph_create(po, &g->g);
+		if (!rc) {
+			g->like = po;
+			po->refs++;
+		}
 	}
 	for (i = 0; !rc && i < o->naccesses; i++)
-		vars[i] = p->r->accesses[o->access + i].write ? l->v[l->cap - ++writes] :
-			  l->v[reads++];
+		vars[i] = po->accesses[i].write ? p->list.v[p->list.cap - ++writes] :
+			  p->list.v[reads++];
 	for (i = 0; !rc && i < o->nnodes; i++)
-		args[i] = &p->nodes[o->node + i];
+		args[i] = &po->nodes[i];
 	if (!rc) {
-		args[o->nnodes] = &p->ops[op];
+		args[o->nnodes] = po;
 		how.vars = vars;
 		how.nvars = o->naccesses + o->nnodes;
 		how.args = args;
 		how.nargs = o->nnodes + 1;
 		how.device.id = o->device_kind == PAWL_CPU ? o->device : 0;
-		rc = pawl_graph_push(e, g->g, &how);
+		rc = pawl_graph_push(p->e, g->g, &how);
 	}
 	free(vars);
 	free(args);
 	return rc;
 }
 
-static int push(struct play *p, struct pawl_engine *e, uint32_t op, struct list *l, char *err,
-		size_t errlen)
+/* --- ops --- */
+
+static void var_put(struct play *p, struct play_var *v)
 {
-	const struct rec_op *o = &p->r->ops[op];
-	struct pawl_op d = PAWL_OP_INIT;
-	struct play_var *v = NULL;
+	if (--v->refs)
+		return;
+	/* In memory, the vars end with the engine. */
+	if (v->alive && p->e && p->s->flow && pawl_var_delete(p->e, v->v, NULL, NULL))
+		wrong(p, NULL, "a var cannot be deleted: %s", pawl_error_text());
+	free(v);
+}
+
+static void op_put(struct play *p, struct play_op *po)
+{
+	if (--po->refs)
+		return;
+	*(po->prev ? &po->prev->next : &p->ops) = po->next;
+	if (po->next)
+		po->next->prev = po->prev;
+	free(po);
+}
+
+/* No body uses the op any more. */
+static void op_end(struct play *p, struct play_op *po)
+{
+	uint32_t i;
+
+	for (i = 0; i < po->o.naccesses; i++)
+		if (po->vars[i])
+			var_put(p, po->vars[i]);
+	po->o.naccesses = 0;
+	op_put(p, po);
+}
+
+/* Free the ops whose bodies have run. */
+static void collect(struct play *p)
+{
+	struct play_op *po, *next;
+
+	if (!atomic_load_explicit(&p->done, memory_order_relaxed))
+		return;
+	for (po = atomic_exchange_explicit(&p->done, NULL, memory_order_acquire); po; po = next) {
+		next = po->done;
+		p->collected++;
+		op_end(p, po);
+	}
+}
+
+/*
+ * With -w N this thread runs no body, so it must not wait in a push, which may run one.  Otherwise
+ * the window of the engine is as large.
+ */
+static void window_wait(struct play *p)
+{
+	static const struct timespec some = { 0, 200000 };
+
+	if (p->opt->workers > 0 && p->pushed - p->collected >= WINDOW)
+		for (; p->pushed - p->collected > WINDOW / 2; collect(p))
+			nanosleep(&some, NULL);
+}
+
+/* A copy of the op, with its accesses and bodies. */
+static struct play_op *op_create(struct play *p, const struct flow_op *from)
+{
+	const struct recording *r = from->one;
+	const struct rec_op *o = &r->ops[0];
+	size_t n = o->naccesses, nsucc = 0, i, k;
+	struct play_op *po;
+
+	for (i = 0; i < o->nnodes; i++)
+		nsucc += r->nodes[i].nsucc;
+	po = calloc(1, sizeof(*po) + n * (sizeof(po->vars[0]) + sizeof(po->accesses[0])) +
+			       o->nnodes * sizeof(po->nodes[0]) + nsucc * sizeof(po->succ[0]));
+	if (!po)
+		return NULL;
+	po->p = p;
+	po->o = *o;
+	po->number = from->number;
+	po->refs = 1;
+	atomic_init(&po->left, o->launch && o->nnodes ? o->nnodes + 1 : 1);
+	po->nodes = (struct play_node *)(po + 1);
+	po->accesses = (struct rec_access *)(po->nodes + o->nnodes);
+	po->vars = (struct play_var **)(po->accesses + n);
+	po->succ = (uint32_t *)(po->vars + n);
+	if (n)
+		memcpy(po->accesses, r->accesses, n * sizeof(po->accesses[0]));
+	for (i = nsucc = 0; i < o->nnodes; i++) {
+		struct rec_node *x = &po->nodes[i].n;
+
+		*x = r->nodes[i];
+		po->nodes[i].po = po;
+		for (k = 0; k < x->nsucc; k++)
+			po->succ[nsucc + k] = r->succ[x->succ + k];
+		x->succ = nsucc;
+		nsucc += x->nsucc;
+	}
+	po->next = p->ops;
+	if (p->ops)
+		p->ops->prev = po;
+	p->ops = po;
+	return po;
+}
+
+/* Name the vars of the op. */
+static int vars_list(struct play *p, struct play_op *po, struct flow_var **vars)
+{
 	uint32_t i;
 	int rc = 0;
 
-	l->reads = l->writes = 0;
-	for (i = 0; i < o->naccesses && !rc; i++) {
-		const struct rec_access *a = &p->r->accesses[o->access + i];
+	p->list.reads = p->list.writes = 0;
+	for (i = 0; i < po->o.naccesses && !rc; i++) {
+		struct rec_access *a = &po->accesses[i];
+		struct play_var *v = vars[i]->user;
 
-		v = &p->vars[a->var];
+		if (!v) {
+			v = vars[i]->user = calloc(1, sizeof(*v));
+			if (!v)
+				return -ENOMEM;
+			v->refs = 1;
+		}
+		po->vars[i] = v;
+		v->refs++;
 		if (!v->alive)
-			rc = pawl_var_create(e, &v->v);
-		v->alive = true;
-		list_add(l, v->v, a->write);
+			rc = pawl_var_create(p->e, &v->v);
+		v->alive = !rc;
+		a->version = v->pushed;
+		v->pushed += a->write;
+		list_add(&p->list, v->v, a->write);
 	}
-	if (!rc && p->r->ntold)
-		rc = edges_list(p, e, op, l);
-	if (rc)
-		return file_err(err, errlen, rc, "op %" PRIu32 ": %s", op, pawl_error_text());
-	d.arg = &p->ops[op];
-	d.reads = l->v;
-	d.nreads = (unsigned int)l->reads;
-	d.writes = l->v + l->cap - l->writes;
-	d.nwrites = (unsigned int)l->writes;
+	return rc ? rc : p->told ? edges_list(p, po->number) : 0;
+}
+
+/*
+ * Does the op delete the var?  In a truncated recording one that did not begin may follow; then it is
+ * a plain write.
+ */
+static bool ends_var(const struct play *p, const struct play_op *po)
+{
+	if (!po->o.ends || p->list.writes != 1 || p->list.reads)
+		return false;
+	return p->last ? p->last[po->accesses[0].var] == po->number : p->r->ended && !p->r->lost;
+}
+
+static int op_push(struct play *p, const struct flow_op *from)
+{
+	const struct rec_op *o = &from->one->ops[0];
+	struct pawl_op d = PAWL_OP_INIT;
+	struct play_op *po;
+	size_t most = o->naccesses + 2 + 2 * p->r->ntold;
+	void *q;
+	int rc = 0;
+
+	collect(p);
+	window_wait(p);
+	if (most > p->list.cap) {
+		q = realloc(p->list.v, most * sizeof(p->list.v[0]));
+		if (q) {
+			p->list.v = q;
+			p->list.cap = most;
+		}
+		rc = q ? 0 : -ENOMEM;
+	}
+	po = rc ? NULL : op_create(p, from);
+	if (!po)
+		return file_err(p->err, sizeof(p->err), -ENOMEM, "no memory");
+	rc = vars_list(p, po, from->vars);
+	if (rc) {
+		file_err(p->err, sizeof(p->err), rc, "op %" PRIu32 ": %s", from->number,
+			 pawl_error_text());
+		op_end(p, po);
+		return rc;
+	}
+	d.arg = po;
+	d.reads = p->list.v;
+	d.nreads = (unsigned int)p->list.reads;
+	d.writes = p->list.v + p->list.cap - p->list.writes;
+	d.nwrites = (unsigned int)p->list.writes;
 	d.priority = o->priority;
 	d.prop = o->prop <= PAWL_NO_SKIP ? o->prop : PAWL_NORMAL;
 	d.device.id = o->device_kind == PAWL_CPU ? o->device : 0;
@@ -511,98 +704,143 @@ static int push(struct play *p, struct pawl_engine *e, uint32_t op, struct list 
 		d.async_fn = async_body;
 	else
 		d.fn = body;
-	/* In a truncated file an op that did not begin may follow; then it is a plain write. */
-	if (o->launch && o->nnodes)
-		rc = launch(p, e, op, l);
-	else if (o->ends && l->writes == 1 && !l->reads && v->last == op)
-		rc = pawl_var_delete(e, v->v, body, d.arg);
-	else
-		rc = pawl_push(e, &d);
-	return rc ? file_err(err, errlen, rc, "op %" PRIu32 " (\"%.40s\"): %s", op, o->name,
-			     pawl_error_text()) : 0;
+	if (o->launch && o->nnodes) {
+		rc = launch(p, po);
+	} else if (ends_var(p, po)) {
+		rc = pawl_var_delete(p->e, po->vars[0]->v, body, po);
+		po->vars[0]->alive = false;
+	} else {
+		rc = pawl_push(p->e, &d);
+	}
+	if (!rc) {
+		p->pushed++;
+		p->nodes += o->nnodes;
+		return 0;
+	}
+	file_err(p->err, sizeof(p->err), rc, "op %" PRIu32 " (\"%.40s\"): %s", from->number, o->name,
+		 pawl_error_text());
+	op_end(p, po);
+	return rc;
 }
 
-static int engine_for(const struct recording *r, const struct replay_options *opt,
-		      struct pawl_engine **e, char *err, size_t errlen)
+static int push(void *ctx, const struct flow_op *from)
+{
+	struct play *p = ctx;
+
+	return p->rc = op_push(p, from);
+}
+
+static void var_gone(void *ctx, struct flow_var *v)
+{
+	if (v->user)
+		var_put(ctx, v->user);
+	v->user = NULL;
+}
+
+static int engine_for(struct play *p, uint32_t devices)
 {
 	struct pawl_config c;
-	uint32_t devices = 1;
-	size_t i, vars = r->nvars;
+	size_t vars = p->r->nvars;
 	int rc;
 
-	for (i = 0; i < r->nops; i++)
-		if (r->ops[i].device_kind == PAWL_CPU && r->ops[i].device >= devices)
-			devices = r->ops[i].device + 1u;
 	pawl_config_init(&c);
-	c.kind = opt->kind;
-	if (opt->workers >= 0)
-		c.workers = opt->workers;
+	c.kind = p->opt->kind;
+	if (p->opt->workers >= 0)
+		c.workers = p->opt->workers;
 	c.cpu_devices = devices;
-	if (r->ntold)
-		vars += r->nops;	/* one per op at most: its own, or that of those before it */
+	if (p->r->ntold)
+		vars += p->r->nops;	/* one per op at most: its own, or that of those before it */
 	c.max_vars = vars < 1024 ? 1024 : vars < MAX_VARS ? (unsigned int)vars : MAX_VARS;
+	if (p->opt->workers <= 0)
+		c.window = WINDOW;
 	c.name = "replay";
-	rc = pawl_engine_create(&c, e);
-	return rc ? file_err(err, errlen, rc, "%s", pawl_error_text()) : 0;
+	rc = pawl_engine_create(&c, &p->e);
+	return rc ? file_err(p->err, sizeof(p->err), rc, "%s", pawl_error_text()) : 0;
 }
 
-int replay_run(const struct recording *r, const uint32_t *order, size_t n,
-	       const struct replay_options *opt, struct replay_result *result, char *err,
-	       size_t errlen)
+static void play_free(struct play *p)
 {
+	p->e = NULL;
+	while (p->ops) {
+		p->ops->refs = 1;
+		op_end(p, p->ops);
+	}
+	free(p->list.v);
+	free(p->last);
+	free(p->told);
+	free(p->edges);
+	free(p->aside);
+}
+
+static int devices_op(void *ctx, const struct flow_op *op)
+{
+	const struct rec_op *o = &op->one->ops[0];
+	uint32_t *devices = ctx;
+
+	if (o->device_kind == PAWL_CPU && o->device >= *devices)
+		*devices = o->device + 1u;
+	return 0;
+}
+
+static void devices_again(void *ctx)
+{
+	(void)ctx;
+}
+
+int replay_check(struct source *s, uint32_t *devices)
+{
+	static const struct flow_sink sink = { .op = devices_op };
+
+	*devices = 1;
+	return source_run(s, &sink, devices, devices_again);
+}
+
+int replay_source(struct source *s, uint32_t devices, const struct replay_options *opt,
+		  struct replay_result *result)
+{
+	static const struct flow_sink sink = { .op = push, .gone = var_gone };
 	static uint32_t replays;
-	struct play p = { .r = r, .opt = opt, .told = ATOMIC_FLAG_INIT, .number = ++replays };
-	struct pawl_engine *e = NULL;
-	struct list list = { 0 };
+	struct play p = { .s = s, .r = source_info(s), .opt = opt, .said = ATOMIC_FLAG_INIT,
+			  .number = ++replays };
+	const struct recording *r = p.r;
 	uint64_t begin;
+	uint32_t j;
 	size_t i;
-	int rc, rc2;
+	int rc = 0, rc2;
 
 	memset(result, 0, sizeof(*result));
-	for (i = 0; i < r->nops; i++)
-		if (r->ops[i].naccesses > list.cap)
-			list.cap = r->ops[i].naccesses;
-	list.cap += 2 + 2 * r->ntold;
-	p.vars = calloc(r->nvars + 1, sizeof(*p.vars));
-	p.ops = calloc(r->nops + 1, sizeof(*p.ops));
-	p.nodes = calloc(r->nnodes + 1, sizeof(*p.nodes));
-	p.expect = calloc(r->naccesses + 1, sizeof(*p.expect));
-	p.edges = calloc(r->nedges + 1, sizeof(*p.edges));
-	p.aside = calloc(r->nedges + 1, sizeof(*p.aside));
-	p.first_aside = calloc(r->nops + 2, sizeof(*p.first_aside));
-	list.v = calloc(list.cap, sizeof(*list.v));
-	if (!p.vars || !p.ops || !p.nodes || !p.expect || !p.edges || !p.aside || !p.first_aside || !list.v) {
-		rc = file_err(err, errlen, -ENOMEM, "no memory for %zu ops", r->nops);
-		goto out;
+	if (!s->flow) {
+		p.last = calloc(r->nvars + 1, sizeof(*p.last));
+		rc = p.last ? 0 : -ENOMEM;
+		for (i = 0; !rc && i < s->n; i++)
+			for (j = 0; j < r->ops[s->order[i]].naccesses; j++)
+				p.last[r->accesses[r->ops[s->order[i]].access + j].var] = s->order[i];
 	}
-	for (i = 0; i < r->nops; i++) {
-		p.ops[i].p = &p;
-		p.ops[i].op = (uint32_t)i;
-	}
-	for (i = 0; i < r->nnodes; i++) {
-		p.nodes[i].p = &p;
-		p.nodes[i].n = &r->nodes[i];
-	}
-	rc = expect(&p, order, n, err, errlen);
-	if (!rc)
-		rc = engine_for(r, opt, &e, err, errlen);
+	if (!rc && r->nedges)
+		rc = told_create(&p);
 	if (rc)
+		file_err(p.err, sizeof(p.err), rc, "no memory for %zu ops", r->nops);
+	else
+		rc = engine_for(&p, devices);
+	if (rc) {
+		p.rc = rc;
 		goto out;
+	}
 	begin = now_ns();
-	for (i = 0; i < n && !rc; i++)
-		rc = push(&p, e, order[i], &list, err, errlen);
+	rc = source_run(s, &sink, &p, NULL);
 	/* -w N: those threads and no other one, unless the property of an op asks for one. */
-	rc2 = pawl_wait(e, PAWL_WAIT_ALL | (opt->workers > 0 ? PAWL_WAIT_NO_HELP : 0), 0, -1, NULL);
+	rc2 = pawl_wait(p.e, PAWL_WAIT_ALL | (opt->workers > 0 ? PAWL_WAIT_NO_HELP : 0), 0, -1, NULL);
 	if (!rc && rc2)
-		rc = file_err(err, errlen, rc2, "%s", pawl_error_text());
+		rc = file_err(s->err, s->errlen, rc2, "%s", pawl_error_text());
 	result->ns = now_ns() - begin;
-	rc2 = pawl_engine_destroy(e);
+	collect(&p);
+	rc2 = pawl_engine_destroy(p.e);
 	if (!rc && rc2)
-		rc = file_err(err, errlen, rc2, "%s", pawl_error_text());
-	if (!rc && p.ran != n)
-		wrong(&p, 0, "%" PRIuFAST64 " bodies ran for %zu ops", p.ran, n);
-	if (!rc && p.bodies != r->nnodes)
-		wrong(&p, 0, "%" PRIuFAST64 " bodies of launches ran, not %zu", p.bodies, r->nnodes);
+		rc = file_err(s->err, s->errlen, rc2, "%s", pawl_error_text());
+	if (!rc && p.ran != p.pushed)
+		wrong(&p, NULL, "%" PRIuFAST64 " bodies ran for %" PRIu64 " ops", p.ran, p.pushed);
+	if (!rc && p.bodies != p.nodes)
+		wrong(&p, NULL, "%" PRIuFAST64 " bodies of launches ran, not %" PRIu64, p.bodies, p.nodes);
 	result->ops = p.ran;
 	result->bodies = p.bodies;
 	result->accesses = p.checked;
@@ -611,149 +849,26 @@ int replay_run(const struct recording *r, const uint32_t *order, size_t n,
 	result->wrong = p.wrong;
 	snprintf(result->first, sizeof(result->first), "%s", p.first);
 out:
-	free(p.vars);
-	free(p.ops);
-	free(p.nodes);
-	free(p.expect);
-	free(p.edges);
-	free(p.aside);
-	free(p.first_aside);
-	free(list.v);
+	if (p.rc)
+		file_err(s->err, s->errlen, rc, "%s", p.err);
+	play_free(&p);
 	return rc;
 }
 
-/* --- the command --- */
-
-static const char help[] =
-"Usage: pawl replay [OPTION]... FILE\n"
-"Push a recorded workload on an engine, in the serial order of the recording, and check\n"
-"that every body finds its vars in the same versions. FILE: a recording (PAWL_RECORD), a\n"
-"WfFormat instance, or a trace of PyTorch or Chrome; the last two may be compressed.\n\n"
-"  -w, --workers=N    N threads run the bodies, with 0 the one that pushes (default: as many\n"
-"                     as processors, among them the one that pushes)\n"
-"  -e, --engine=KIND  per-device (default), pooled or naive\n"
-"  -s, --speed=X      bodies take their recorded time divided by X, as time on a processor;\n"
-"                     0: none (default)\n"
-"      --sleep        bodies sleep for that time instead of keeping a processor busy\n"
-"  -r, --repeat=N     replay N times (1)\n"
-"  -h, --help         print this\n";
-
-enum { OPT_SLEEP = 256 };
-
-static const struct option options[] = {
-	{ "workers", required_argument, NULL, 'w' },
-	{ "engine", required_argument, NULL, 'e' },
-	{ "speed", required_argument, NULL, 's' },
-	{ "sleep", no_argument, NULL, OPT_SLEEP },
-	{ "repeat", required_argument, NULL, 'r' },
-	{ "help", no_argument, NULL, 'h' },
-	{ 0 },
-};
-
-static int number(const char *self, const char *name, double min, double max, double *out)
+int replay_run(const struct recording *r, const uint32_t *order, size_t n,
+	       const struct replay_options *opt, struct replay_result *result, char *err,
+	       size_t errlen)
 {
-	char *end;
+	struct source s;
+	uint32_t devices;
+	int rc;
 
-	errno = 0;
-	*out = strtod(optarg, &end);
-	if (end == optarg || *end || errno || !(*out >= min && *out <= max)) {
-		fprintf(stderr, "%s: %s: '%s' is not a number in %g..%g\n", self, name, optarg, min,
-			max);
-		return -1;
-	}
-	return 0;
-}
-
-static int replay_times(const char *self, const char *path, const struct replay_options *opt,
-			unsigned int times)
-{
-	struct replay_result res;
-	struct recording r;
-	uint32_t *order;
-	char err[256];
-	size_t n;
-	int rc = 0;
-
-	if (workload_open(path, &r, &order, &n, err, sizeof(err))) {
-		fprintf(stderr, "%s: %s\n", self, err);
-		return STATUS_FAILED;
-	}
-	if (r.covered > 0 && r.covered < .9)
-		fprintf(stderr, "%s: %s: warning: the ops cover %.1f %% of the time of the trace\n", self,
-			path, r.covered * 100);
-	for (; !rc && times; times--) {
-		rc = replay_run(&r, order, n, opt, &res, err, sizeof(err));
-		if (rc)
-			break;
-		printf("%s: %" PRIu64 " ops, %zu vars, %" PRIu64 " accesses", r.format, res.ops,
-		       r.nvars, res.accesses);
-		if (r.nnodes)
-			printf(", %" PRIu64 " bodies of launches", res.bodies);
-		if (r.nedges)
-			printf(", %" PRIu64 " parents", res.edges);
-		printf(" in %.3f ms on %u ", (double)res.ns / 1e6, res.threads);
-		if (opt->workers > 0)
-			printf("of %d ", opt->workers);
-		printf("thread%s: ", res.threads == 1 && opt->workers <= 1 ? "" : "s");
-		if (res.wrong) {
-			printf("%" PRIu64 " out of order; first: %s\n", res.wrong, res.first);
-			rc = 1;
-		} else {
-			printf("order kept\n");
-		}
-	}
-	if (rc < 0)
-		fprintf(stderr, "%s: %s: %s\n", self, path, err);
-	free(order);
-	rec_free(&r);
-	return rc ? STATUS_FAILED : STATUS_OK;
-}
-
-int cmd_replay(int argc, char **argv)
-{
-	static const char *const kinds[] = { "per-device", "pooled", "naive" };
-	struct replay_options o = { .workers = -1 };
-	double v, times = 1;
-	int c, bad = 0;
-
-	optind = 1;
-	while (!bad && (c = getopt_long(argc, argv, "w:e:s:r:h", options, NULL)) != -1) {
-		switch (c) {
-		case 'w':
-			bad = number(argv[0], "--workers", 0, 1024, &v);
-			o.workers = (int)v;
-			break;
-		case 'e':
-			for (o.kind = 0; o.kind < 3 && strcmp(optarg, kinds[o.kind]); o.kind++)
-				;
-			bad = o.kind == 3;
-			if (bad)
-				fprintf(stderr, "%s: --engine: '%s' is not per-device, pooled or naive\n",
-					argv[0], optarg);
-			break;
-		case 's':
-			bad = number(argv[0], "--speed", 0, 1e9, &o.speed);
-			break;
-		case OPT_SLEEP:
-			o.sleep = true;
-			break;
-		case 'r':
-			bad = number(argv[0], "--repeat", 1, 1e6, &times);
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return STATUS_OK;
-		default:
-			bad = 1;
-		}
-	}
-	if (!bad && optind != argc - 1) {
-		fprintf(stderr, "%s: %s\n", argv[0], optind == argc ? "which file?" : "one file");
-		bad = 1;
-	}
-	if (bad) {
-		fprintf(stderr, "Try '%s --help'.\n", argv[0]);
-		return STATUS_USAGE;
-	}
-	return replay_times(argv[0], argv[optind], &o, (unsigned int)times);
+	memset(result, 0, sizeof(*result));
+	rc = source_of(&s, r, order, n, err, errlen);
+	if (!rc)
+		rc = replay_check(&s, &devices);
+	if (!rc)
+		rc = replay_source(&s, devices, opt, result);
+	source_close(&s);
+	return rc;
 }

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <pawl/engine.h>
 
-#include "record.h"
+#include "source.h"
 
 struct replay_options {
 	int kind;		/* enum pawl_kind */
@@ -27,11 +27,16 @@ struct replay_result {
 	uint64_t ns;		/* from the first push to the last completion */
 };
 
+/* Before a replay: check that the ops have an order; *devices: CPU devices that they need. */
+int replay_check(struct source *s, uint32_t *devices);
 /*
- * Push order[0..n) (rec_order()) on a new engine, from this thread.  Every body compares the
- * position of each of its accesses with the recorded one; result->wrong counts differences.
- * Returns 0, or a negative errno if the replay itself failed.
+ * Push the ops of the source on a new engine, from this thread.  Every body compares the position of
+ * each of its accesses with that in the serial order; result->wrong counts differences.  Returns 0, or
+ * a negative errno if the replay itself failed; the text is that of the source.
  */
+int replay_source(struct source *s, uint32_t devices, const struct replay_options *opt,
+		  struct replay_result *result);
+/* The same for order[0..n) of a recording in memory (rec_order()). */
 int replay_run(const struct recording *r, const uint32_t *order, size_t n,
 	       const struct replay_options *opt, struct replay_result *result, char *err,
 	       size_t errlen);

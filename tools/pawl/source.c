@@ -12,22 +12,13 @@ static int no_memory(struct source *s)
 	return file_err(s->err, s->errlen, -ENOMEM, "%s: no memory", s->path);
 }
 
-/* Read all of it into memory, with the edges of each op. */
-static int whole(struct source *s)
+/* The place and the edges of each op in memory. */
+static int arrays(struct source *s)
 {
-	struct recording *r = &s->mem;
+	const struct recording *r = &s->mem;
 	uint32_t most = 0;
 	size_t i;
-	int rc;
 
-	if (s->flow)
-		flow_close(s->flow);
-	s->flow = NULL;
-	rc = workload_open(s->path, r, &s->order, &s->n, s->err, s->errlen);
-	if (rc) {
-		s->order = NULL;
-		return rc;
-	}
 	for (i = 0; i < r->nops; i++)
 		if (r->ops[i].naccesses > most)
 			most = r->ops[i].naccesses;
@@ -54,6 +45,29 @@ static int whole(struct source *s)
 	return 0;
 }
 
+/* Read all of it into memory. */
+static int whole(struct source *s)
+{
+	int rc;
+
+	if (s->flow)
+		flow_close(s->flow);
+	s->flow = NULL;
+	rc = workload_open(s->path, &s->mem, &s->order, &s->n, s->err, s->errlen);
+	if (!rc)
+		return arrays(s);
+	s->order = NULL;
+	return rc;
+}
+
+int source_of(struct source *s, const struct recording *r, const uint32_t *order, size_t n, char *err,
+	      size_t errlen)
+{
+	*s = (struct source){ .path = "workload", .err = err, .errlen = errlen, .mem = *r,
+			      .borrowed = true, .order = (uint32_t *)(uintptr_t)order, .n = n };
+	return arrays(s);
+}
+
 int source_open(struct source *s, const char *path, char *err, size_t errlen)
 {
 	int rc;
@@ -71,19 +85,17 @@ int source_open(struct source *s, const char *path, char *err, size_t errlen)
 
 void source_close(struct source *s)
 {
-	size_t i;
-
 	if (s->flow)
 		flow_close(s->flow);
-	for (i = 0; s->vars && i < s->mem.nvars; i++)
-		free(s->vars[i].user);
-	free(s->order);
+	if (!s->borrowed) {
+		free(s->order);
+		rec_free(&s->mem);
+	}
 	free(s->vars);
 	free(s->named);
 	free(s->place);
 	free(s->edge);
 	free(s->edge_of);
-	rec_free(&s->mem);
 	memset(s, 0, sizeof(*s));
 }
 

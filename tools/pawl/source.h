@@ -9,6 +9,7 @@ struct source {
 	const char *path;
 	struct flow *flow;	/* NULL: the workload is in memory */
 	struct recording mem;
+	bool borrowed;		/* it, and the order, are the caller's */
 	uint32_t *order;
 	size_t n;
 	struct flow_var *vars, **named;	/* all, and those of the present op */
@@ -20,6 +21,9 @@ struct source {
 };
 
 int source_open(struct source *s, const char *path, char *err, size_t errlen);
+/* A workload in memory.  It and its order remain the caller's, and must live as long as the source. */
+int source_of(struct source *s, const struct recording *r, const uint32_t *order, size_t n, char *err,
+	      size_t errlen);
 void source_close(struct source *s);
 /*
  * Before a run that cannot be repeated: check that the ops have an order, so that the run needs no
