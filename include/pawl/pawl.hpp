@@ -399,18 +399,48 @@ inline result<bool> waited(int rc)
 	return done(rc, true);
 }
 
-/* An op as attributes describe it. */
+/*
+ * Clear the op.  Field by field, because compilers may make a call or a string instruction of an
+ * empty initializer, which takes longer than all the rest of a push in this header.
+ */
+inline void clear(pawl_op &op) noexcept
+{
+	static_assert(sizeof(op) == 144, "a field is new");	/* description::push() sets four */
+	op.size = sizeof(op);
+	op.fn = nullptr;
+	op.async_fn = nullptr;
+	op.arg = nullptr;
+	op.release = nullptr;
+	op.reads = nullptr;
+	op.writes = nullptr;
+	op.nreads = 0;
+	op.nwrites = 0;
+	op.priority = 0;
+	op.name = nullptr;
+	op.cq.h = 0;
+	op.tag = 0;
+	op.deadline_ns = 0;
+	op.ticket = nullptr;
+	op.group.h = 0;
+	op.cost = 0;
+	op.arg_size = 0;
+	op.reserved = 0;
+}
+
+/*
+ * An op as attributes describe it.  The op is an object of its own, so that its address, which
+ * the library gets, leads to nothing else, and the rest stays in registers.
+ */
 struct description {
 	pawl_engine *e;
 	const std::shared_ptr<life> &l;
-	pawl_op op{};
-	std::uint16_t prop = PAWL_NORMAL;
-	std::uint16_t flags = 0;
-	pawl_device device = {PAWL_CPU, 0};
+	pawl_op &op;
+	std::uint16_t prop = PAWL_NORMAL, flags = 0, kind = PAWL_CPU, id = 0;
 
-	description(pawl_engine *engine, const std::shared_ptr<life> &of) : e(engine), l(of)
+	description(pawl_engine *engine, const std::shared_ptr<life> &of, pawl_op &o) noexcept
+		: e(engine), l(of), op(o)
 	{
-		op.size = sizeof(op);
+		clear(op);
 	}
 
 	/* Bytes for a copy of the callable. */
@@ -423,15 +453,13 @@ struct description {
 
 	int push() noexcept
 	{
-		struct {
-			std::uint16_t prop, flags;
-			pawl_device device;
-		} where = {prop, flags, device};
+		const std::uint16_t where[] = {prop, flags, kind, id};
 
 		/* One store, since the engine reads the fields as one word. */
 		static_assert(sizeof(where) == 8 &&
+			      offsetof(pawl_op, flags) == offsetof(pawl_op, prop) + 2 &&
 			      offsetof(pawl_op, device) == offsetof(pawl_op, prop) + 4);
-		std::memcpy(reinterpret_cast<char *>(&op) + offsetof(pawl_op, prop), &where,
+		std::memcpy(reinterpret_cast<char *>(&op) + offsetof(pawl_op, prop), where,
 			    sizeof(where));
 		return pawl_push(e, &op);
 	}
@@ -670,7 +698,11 @@ struct property {
 
 struct on {
 	pawl_device device;
-	void apply(detail::description &d) const noexcept { d.device = device; }
+	void apply(detail::description &d) const noexcept
+	{
+		d.kind = device.kind;
+		d.id = device.id;
+	}
 };
 
 /* The body runs even if the op's vars are poisoned. */
@@ -979,7 +1011,8 @@ template <class C, class F, class... A>
 int push(pawl_engine *e, const std::shared_ptr<life> &l, F &&f, const A &...a)
 {
 	using G = std::decay_t<F>;
-	description d(e, l);
+	pawl_op op;
+	description d(e, l, op);
 	const attributes<A...> kept(d, a...);
 
 	if (!e)
