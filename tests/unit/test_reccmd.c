@@ -71,7 +71,7 @@ START_TEST(test_what_is_said_of_each_op)
 		{ "dump",
 		  "# place op engine:thread push_us begin_us end_us runner status \"name\" prop "
 		  "prio device accesses (r|w var@version)\n"
-		  "0 0 0:7 20000.000 50000.000 90000.000 7 -5 \"a\"\\\001\177\351\" normal 0 0 w0@0 "
+		  "0 0 0:7 20000.000 50000.000 90000.000 7 -5 \"a\\\"\\\\\\u0001\\u007f\\ufffd\" normal 0 0 w0@0 "
 		  "r1@0\n"
 		  "1 1 0:7 30000.000 100000.000 120000.000 7 0 \"\" "
 		  "copy-to-device+async+empty+more -3 1 w0@1\n"
@@ -83,7 +83,7 @@ START_TEST(test_what_is_said_of_each_op)
 		  "\"engines\":[{\"engine\":0,\"kind\":\"per-device\",\"workers\":1,"
 		  "\"devices\":1}],\n"
 		  "\"ops\":[\n"
-		  "{\"op\":0,\"engine\":0,\"thread\":7,\"name\":\"a\\\"\\\\\\u0001\\u007f\\u00e9\","
+		  "{\"op\":0,\"engine\":0,\"thread\":7,\"name\":\"a\\\"\\\\\\u0001\\u007f\\ufffd\","
 		  "\"prop\":\"normal\",\"priority\":0,\"device\":0,\"async\":false,"
 		  "\"more\":false,\"push_ns\":20000000,\"begin_ns\":50000000,\"runner\":7,"
 		  "\"end_ns\":90000000,\"status\":-5,\"accesses\":[{\"var\":0,\"write\":true,"

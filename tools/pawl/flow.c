@@ -33,7 +33,7 @@ uint64_t flow_min = 4u << 20;
 
 /* An op from its first event until it is given out, and as long as others refer to it. */
 struct fop {
-	struct fop *next;		/* in the table */
+	struct fop *next, **prev;	/* in flight with the same index; *prev is this one */
 	struct fop *later;		/* pushed by the same thread */
 	struct rec_op o;
 	uint32_t number, refs;
@@ -80,11 +80,15 @@ struct flow {
 	struct line *lines;
 	struct line **heap;		/* by the time of their event */
 	size_t nheap;
-	struct fop **ops;
-	size_t nops, ops_size;		/* in the table */
 	struct flow_vars vars;
 	struct name *names[256];
-	struct last { uint32_t *gen, n; } *last;	/* by engine: generation + 1 of the last push, by index */
+	struct indexes {		/* of an engine: by the index of ops */
+		struct slot {
+			struct fop *ops;	/* in flight */
+			uint32_t gen;		/* that of the last push, + 1 */
+		} *slots;
+		uint32_t n;
+	} *indexes;
 	struct fop *blocker;		/* nothing is given out before it is */
 	bool end;
 	uint64_t now, place, undone, writes;
@@ -109,23 +113,42 @@ static uint64_t ns_of(const struct flow *f, uint64_t cycles)
 	return (uint64_t)((unsigned __int128)d * (rd->ns1 - rd->ns0) / (rd->cycles1 - rd->cycles0));
 }
 
-/* --- tables --- */
+/* --- ops --- */
 
-static size_t mix(uint32_t a, uint32_t b, uint32_t c)
+/* The ops in flight with this index, and its last generation. */
+static int slot_of(struct flow *f, uint32_t engine, uint32_t index, struct slot **out)
 {
-	uint64_t h = (a * 0x9e3779b97f4a7c15ull ^ b) * 0xbf58476d1ce4e5b9ull ^ c;
+	struct indexes *x = &f->indexes[engine];
+	uint32_t size = index < 512 ? 1024 : 2 * index, i;
+	struct fop *o;
+	void *q;
 
-	h = (h ^ h >> 29) * 0x9e3779b97f4a7c15ull;
-	return (size_t)(h ^ h >> 32);
+	if (index >= INDEX_MAX)
+		return DIFFERS;
+	if (index >= x->n) {
+		q = realloc(x->slots, size * sizeof(*x->slots));
+		if (!q)
+			return reader_no_memory(&f->rd);
+		x->slots = q;
+		memset(x->slots + x->n, 0, (size - x->n) * sizeof(*x->slots));
+		for (i = 0; i < x->n; i++) {
+			o = x->slots[i].ops;
+			if (o)
+				o->prev = &x->slots[i].ops;
+		}
+		x->n = size;
+	}
+	*out = &x->slots[index];
+	return 0;
 }
 
-static struct fop **op_slot(struct flow *f, uint32_t engine, uint32_t index, uint32_t gen)
+static struct fop *op_find(const struct slot *s, uint32_t gen)
 {
-	struct fop **p = &f->ops[mix(engine, index, gen) & (f->ops_size - 1)];
+	struct fop *o = s->ops;
 
-	while (*p && ((*p)->o.index != index || (*p)->o.gen != gen || (*p)->o.engine != engine))
-		p = &(*p)->next;
-	return p;
+	while (o && o->o.gen != gen)
+		o = o->next;
+	return o;
 }
 
 static void op_drop(struct fop *o)
@@ -150,61 +173,42 @@ static struct fop *op_ref(struct fop *o)
 	return o;
 }
 
-static int ops_grow(struct flow *f)
-{
-	size_t size = f->ops_size ? f->ops_size * 2 : 1024, i;
-	struct fop **to = calloc(size, sizeof(*to)), *o, *next;
-
-	if (!to)
-		return reader_no_memory(&f->rd);
-	for (i = 0; i < f->ops_size; i++)
-		for (o = f->ops[i]; o; o = next) {
-			struct fop **p = &to[mix(o->o.engine, o->o.index, o->o.gen) & (size - 1)];
-
-			next = o->next;
-			o->next = *p;
-			*p = o;
-		}
-	free(f->ops);
-	f->ops = to;
-	f->ops_size = size;
-	return 0;
-}
-
 /* The op of an event; a new one if it is not in flight. */
 static int op_of(struct flow *f, uint32_t engine, uint32_t index, uint32_t gen, struct fop **out)
 {
-	struct last *last = &f->last[engine];
-	struct fop **p;
+	struct slot *s;
+	struct fop *o;
+	int rc = slot_of(f, engine, index, &s);
 
-	if (index >= INDEX_MAX)
-		return DIFFERS;
-	if (f->nops >= f->ops_size && ops_grow(f))
-		return -ENOMEM;
-	p = op_slot(f, engine, index, gen);
-	*out = *p;
-	if (*p)
+	if (rc)
+		return rc;
+	o = *out = op_find(s, gen);
+	if (o)
 		return 0;
 	/* It was pushed, and given out or refused. */
-	if (index < last->n && last->gen[index] > gen)
+	if (s->gen > gen)
 		return DIFFERS;
-	*out = *p = calloc(1, sizeof(**p));
-	if (!*p)
+	o = *out = calloc(1, sizeof(*o));
+	if (!o)
 		return reader_no_memory(&f->rd);
-	f->nops++;
-	(*p)->refs = 1;
-	(*p)->o = (struct rec_op){ .engine = engine, .index = index, .gen = gen, .name = "",
-				   .runner = REC_NONE, .parent = REC_NONE };
+	o->refs = 1;
+	o->o = (struct rec_op){ .engine = engine, .index = index, .gen = gen, .name = "",
+				.runner = REC_NONE, .parent = REC_NONE };
+	o->next = s->ops;
+	o->prev = &s->ops;
+	if (o->next)
+		o->next->prev = &o->next;
+	s->ops = o;
 	return 0;
 }
 
-static void op_remove(struct flow *f, struct fop *o)
+static void op_remove(struct fop *o)
 {
-	struct fop **p = op_slot(f, o->o.engine, o->o.index, o->o.gen);
 	uint32_t j;
 
-	*p = o->next;
-	f->nops--;
+	*o->prev = o->next;
+	if (o->next)
+		o->next->prev = o->prev;
 	for (j = 0; o->vars && j < o->o.naccesses; j++)
 		o->vars[j]->refs--;
 	op_drop(o);
@@ -302,8 +306,8 @@ static int positions(struct fop *o)
 static int on_push(struct flow *f, struct line *l, const struct event *e)
 {
 	struct event_in in = { e->list, l->in.buf + l->in.n, false };
-	struct last *last = &f->last[l->in.s->engine];
-	uint64_t var = 0, v, i, size;
+	uint64_t var = 0, v, i;
+	struct slot *slot;
 	struct body *b;
 	struct fop *o;
 	int rc;
@@ -311,21 +315,11 @@ static int on_push(struct flow *f, struct line *l, const struct event *e)
 	rc = op_of(f, l->in.s->engine, e->index, e->gen, &o);
 	if (rc)
 		return rc;
-	if (e->index >= last->n) {
-		uint32_t *q;
-
-		size = e->index < 512 ? 1024 : 2 * e->index;
-		q = realloc(last->gen, size * sizeof(*q));
-		if (!q)
-			return reader_no_memory(&f->rd);
-		memset(q + last->n, 0, (size - last->n) * sizeof(*q));
-		last->gen = q;
-		last->n = (uint32_t)size;
-	}
-	if (o->known || e->name > l->nnames || last->gen[e->index] > e->gen || e->gen == UINT32_MAX ||
+	slot = &f->indexes[l->in.s->engine].slots[e->index];
+	if (o->known || e->name > l->nnames || slot->gen > e->gen || e->gen == UINT32_MAX ||
 	    l->nops == REC_NONE - 1 || f->r.nops == REC_NONE - 1)
 		return DIFFERS;
-	last->gen[e->index] = e->gen + 1;
+	slot->gen = e->gen + 1;
 	o->known = true;
 	o->number = l->first_op + l->nops++;
 	f->r.nops++;
@@ -375,13 +369,16 @@ static int on_push(struct flow *f, struct line *l, const struct event *e)
 static int on_undo(struct flow *f, struct line *l, const struct event *e)
 {
 	struct fop *o, *prev = NULL, *k;
+	struct slot *slot;
+	int rc = slot_of(f, l->in.s->engine, e->index, &slot);
 
-	if (!f->ops_size || !*op_slot(f, l->in.s->engine, e->index, e->gen)) {
+	if (rc)
+		return rc;
+	o = op_find(slot, e->gen);
+	if (!o) {
 		f->r.foreign++;
-		return e->index < f->last[l->in.s->engine].n &&
-		       f->last[l->in.s->engine].gen[e->index] > e->gen ? DIFFERS : 0;
+		return slot->gen > e->gen ? DIFFERS : 0;
 	}
-	o = *op_slot(f, l->in.s->engine, e->index, e->gen);
 	if (!o->known || o->o.begun || o->o.ended || o->o.launch || o->o.thread != l->in.s->thread)
 		return DIFFERS;
 	for (k = l->head; k && k != o; k = k->later)
@@ -396,7 +393,7 @@ static int on_undo(struct flow *f, struct line *l, const struct event *e)
 		f->blocker = NULL;
 	f->undone++;
 	op_drop(o);
-	op_remove(f, o);
+	op_remove(o);
 	return 0;
 }
 
@@ -592,7 +589,7 @@ static int give(struct flow *f, struct line *l)
 	op_drop(o->parent);
 	o->parent = NULL;
 	op_drop(o);
-	op_remove(f, o);
+	op_remove(o);
 	return rc;
 }
 
@@ -639,12 +636,14 @@ static int finish(struct flow *f)
 {
 	struct line *l, *end = f->lines + f->rd.nstreams;
 	struct fop *o, *next, **begun, **other;
+	struct indexes *x;
 	size_t i;
 	int rc;
 
-	for (i = 0; i < f->ops_size; i++)
-		for (o = f->ops[i]; o; o = o->next)
-			f->r.foreign += o->known ? 0 : o->events;
+	for (x = f->indexes; x < f->indexes + f->r.nengines; x++)
+		for (i = 0; i < x->n; i++)
+			for (o = x->slots[i].ops; o; o = o->next)
+				f->r.foreign += o->known ? 0 : o->events;
 	f->end = true;
 	for (l = f->lines; l < end; l++) {
 		o = l->head;
@@ -699,6 +698,7 @@ static void heap_down(struct flow *f, size_t i)
 static void run_end(struct flow *f)
 {
 	struct fop *o, *next;
+	struct indexes *x;
 	struct line *l;
 	size_t i;
 
@@ -716,21 +716,19 @@ static void run_end(struct flow *f)
 		free(l->waits);
 		*l = (struct line){ .in.s = l->in.s, .nops = l->nops };
 	}
-	for (i = 0; i < f->ops_size; i++)
-		for (o = f->ops[i]; o; o = next) {
-			next = o->next;
-			op_drop(o->parent);
-			o->parent = NULL;
-			op_drop(o);
-		}
+	for (x = f->indexes; x && x < f->indexes + f->r.nengines; x++) {
+		for (i = 0; i < x->n; i++)
+			for (o = x->slots[i].ops; o; o = next) {
+				next = o->next;
+				op_drop(o->parent);
+				o->parent = NULL;
+				op_drop(o);
+			}
+		free(x->slots);
+	}
 	flow_vars_free(&f->vars);
-	for (i = 0; i < f->r.nengines; i++)
-		free(f->last[i].gen);
-	free(f->ops);
-	free(f->last);
-	f->ops = NULL;
-	f->last = NULL;
-	f->ops_size = f->nops = 0;
+	free(f->indexes);
+	f->indexes = NULL;
 	f->blocker = NULL;
 }
 
@@ -748,9 +746,9 @@ int flow_run(struct flow *f, const struct flow_sink *sink, void *ctx)
 	f->now = f->place = f->undone = f->writes = f->nheap = 0;
 	f->r.nops = f->r.naccesses = f->r.nnodes = f->r.nwaits = 0;
 	f->r.foreign = 0;
-	f->last = calloc(f->r.nengines + 1, sizeof(*f->last));
+	f->indexes = calloc(f->r.nengines + 1, sizeof(*f->indexes));
 	f->vars = (struct flow_vars){ .sink = sink, .ctx = ctx };
-	if (!f->last || ops_grow(f))
+	if (!f->indexes)
 		rc = -ENOMEM;
 	for (l = f->lines; l < f->lines + f->rd.nstreams; l++) {
 		l->first_op = first;

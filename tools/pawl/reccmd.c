@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "cmd.h"
+#include "out.h"
 #include "reccmd.h"
 #include "slurp.h"
 
@@ -316,201 +317,198 @@ static int info(struct source *s)
 	return 0;
 }
 
+static void dump_end(struct out *out, bool ended, uint64_t ns, uint32_t runner, int32_t status)
+{
+	out_print(out, ended ? " " : " - - -");
+	if (!ended)
+		return;
+	out_fixed(out, ns, 3);
+	out_print(out, " %" PRIu32 " %" PRId32, runner, status);
+}
+
 /* The bodies of a launch, each with those that wait for it. */
-static void dump_nodes(const struct recording *r, const struct rec_op *o)
+static void dump_nodes(struct out *out, const struct recording *r, const struct rec_op *o)
 {
 	uint32_t i, k;
 
 	for (i = 0; i < o->nnodes; i++) {
 		const struct rec_node *n = &r->nodes[o->node + i];
 
-		printf(" {%" PRIu32 " \"%s\"%s%s %.3f", n->number, n->name, n->async ? " async" : "",
-		       n->skipped ? " skipped" : "", (double)n->begin / 1e3);
-		if (n->ended)
-			printf(" %.3f %" PRIu32 " %" PRId32, (double)n->end / 1e3, n->runner, n->status);
-		else
-			printf(" - - -");
+		out_print(out, " {%" PRIu32 " ", n->number);
+		out_json(out, n->name);
+		out_print(out, "%s%s ", n->async ? " async" : "", n->skipped ? " skipped" : "");
+		out_fixed(out, n->begin, 3);
+		dump_end(out, n->ended, n->end, n->runner, n->status);
 		for (k = 0; k < n->nsucc; k++)
-			printf(" >%" PRIu32, r->succ[n->succ + k]);
-		putchar('}');
+			out_print(out, " >%" PRIu32, r->succ[n->succ + k]);
+		out_print(out, "}");
 	}
 }
 
 static int dump_op(void *ctx, const struct flow_op *op)
 {
 	const struct rec_op *o = &op->one->ops[0];
+	struct out *out = ctx;
 	uint32_t j;
 
-	(void)ctx;
-	printf("%" PRIu64 " %" PRIu32 " %" PRIu32 ":%" PRIu32 " %.3f", op->place, op->number, o->engine,
-	       o->thread, (double)o->push / 1e3);
+	out_print(out, "%" PRIu64 " %" PRIu32 " %" PRIu32 ":%" PRIu32 " ", op->place, op->number, o->engine,
+		  o->thread);
+	out_fixed(out, o->push, 3);
+	out_print(out, o->begun ? " " : " -");
 	if (o->begun)
-		printf(" %.3f", (double)o->begin / 1e3);
-	else
-		printf(" -");
-	if (o->ended)
-		printf(" %.3f %" PRIu32 " %" PRId32, (double)o->end / 1e3, o->runner, o->status);
-	else
-		printf(" - - -");
-	printf(" \"%s\" %s%s%s%s%s%s %" PRId32 " %" PRIu32, o->name, prop_name(o->prop),
+		out_fixed(out, o->begin, 3);
+	dump_end(out, o->ended, o->end, o->runner, o->status);
+	out_print(out, " ");
+	out_json(out, o->name);
+	out_print(out, " %s%s%s%s%s%s %" PRId32 " %" PRIu32, prop_name(o->prop),
 	       o->async ? "+async" : "", o->empty ? "+empty" : "", o->more ? "+more" : "",
 	       o->ends ? "+ends" : "", o->launch ? "+launch" : "", o->priority, (uint32_t)o->device);
 	for (j = 0; j < o->naccesses; j++) {
 		const struct rec_access *a = &op->one->accesses[j];
 
-		printf(" %c%" PRIu32, a->write ? 'w' : 'r', a->var);
+		out_print(out, " %c%" PRIu32, a->write ? 'w' : 'r', a->var);
 		if (a->placed)
-			printf("@%" PRIu64, a->version);
+			out_print(out, "@%" PRIu64, a->version);
 	}
-	dump_nodes(op->one, o);
-	putchar('\n');
+	dump_nodes(out, op->one, o);
+	out_print(out, "\n");
 	return 0;
 }
 
 static int dump(struct source *s)
 {
 	static const struct flow_sink sink = { .op = dump_op };
+	struct out out = { .f = stdout };
+	int rc;
 
-	printf("# place op engine:thread push_us begin_us end_us runner status \"name\" prop prio "
+	out_print(&out, "# place op engine:thread push_us begin_us end_us runner status \"name\" prop prio "
 	       "device accesses (r|w var@version)\n");
-	return source_run(s, &sink, NULL, NULL);
+	rc = source_run(s, &sink, &out, NULL);
+	out_flush(&out);
+	return rc;
 }
 
-void json_print(const char *s)
-{
-	putchar('"');
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
-
-		if (c == '"' || c == '\\')
-			printf("\\%c", c);
-		else if (c < 0x20 || c >= 0x7f)
-			printf("\\u%04x", c);
-		else
-			putchar(c);
-	}
-	putchar('"');
-}
-
-static void json_nodes(const struct recording *r, const struct rec_op *o)
+static void json_nodes(struct out *out, const struct recording *r, const struct rec_op *o)
 {
 	uint32_t i, k;
 
-	printf(",\"launch\":true,\"bodies\":[");
+	out_print(out, ",\"launch\":true,\"bodies\":[");
 	for (i = 0; i < o->nnodes; i++) {
 		const struct rec_node *n = &r->nodes[o->node + i];
 
-		printf("%s{\"body\":%" PRIu32 ",\"name\":", i ? "," : "", n->number);
-		json_print(n->name);
-		printf(",\"async\":%s,\"skipped\":%s,\"begin_ns\":%" PRIu64 ",\"runner\":%" PRIu32,
+		out_print(out, "%s{\"body\":%" PRIu32 ",\"name\":", i ? "," : "", n->number);
+		out_json(out, n->name);
+		out_print(out, ",\"async\":%s,\"skipped\":%s,\"begin_ns\":%" PRIu64 ",\"runner\":%" PRIu32,
 		       n->async ? "true" : "false", n->skipped ? "true" : "false", n->begin,
 		       n->runner);
 		if (n->ended)
-			printf(",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, n->end, n->status);
-		printf(",\"next\":[");
+			out_print(out, ",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, n->end, n->status);
+		out_print(out, ",\"next\":[");
 		for (k = 0; k < n->nsucc; k++)
-			printf("%s%" PRIu32, k ? "," : "", r->succ[n->succ + k]);
-		printf("]}");
+			out_print(out, "%s%" PRIu32, k ? "," : "", r->succ[n->succ + k]);
+		out_print(out, "]}");
 	}
-	putchar(']');
+	out_print(out, "]");
 }
 
 /* The ops go to standard output, the waits to a file, whose contents follow. */
 struct json {
-	const char *sep;
-	FILE *waits;
-	const char *waits_sep;
+	const char *sep, *waits_sep;
+	struct out out, waits;
 };
 
 static int json_op(void *ctx, const struct flow_op *op)
 {
 	const struct recording *r = op->one;
 	const struct rec_op *o = &r->ops[0];
-	struct json *out = ctx;
+	struct json *js = ctx;
+	struct out *out = &js->out;
 	uint32_t number = op->number, j;
 
-	fputs(out->sep, stdout);
-	out->sep = ",\n";
-	printf("{\"op\":%" PRIu32 ",\"engine\":%" PRIu32 ",\"thread\":%" PRIu32 ",\"name\":",
-	       number, o->engine, o->thread);
-	json_print(o->name);
-	printf(",\"prop\":\"%s\",\"priority\":%" PRId32 ",\"device\":%u,\"async\":%s,\"more\":%s"
+	out_print(out, "%s{\"op\":%" PRIu32 ",\"engine\":%" PRIu32 ",\"thread\":%" PRIu32 ",\"name\":",
+		  js->sep, number, o->engine, o->thread);
+	js->sep = ",\n";
+	out_json(out, o->name);
+	out_print(out, ",\"prop\":\"%s\",\"priority\":%" PRId32 ",\"device\":%u,\"async\":%s,\"more\":%s"
 	       ",\"push_ns\":%" PRIu64, prop_name(o->prop), o->priority, o->device,
 	       o->async ? "true" : "false", o->more ? "true" : "false", o->push);
 	if (o->begun)
-		printf(",\"begin_ns\":%" PRIu64 ",\"runner\":%" PRIu32, o->begin, o->runner);
+		out_print(out, ",\"begin_ns\":%" PRIu64 ",\"runner\":%" PRIu32, o->begin, o->runner);
 	if (o->ended)
-		printf(",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, o->end, o->status);
+		out_print(out, ",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, o->end, o->status);
 	if (o->ends)
-		printf(",\"ends\":true");
+		out_print(out, ",\"ends\":true");
 	if (o->parent != REC_NONE)
-		printf(",\"parent\":%" PRIu32, o->parent);
+		out_print(out, ",\"parent\":%" PRIu32, o->parent);
 	if (o->launch)
-		json_nodes(r, o);
-	printf(",\"accesses\":[");
+		json_nodes(out, r, o);
+	out_print(out, ",\"accesses\":[");
 	for (j = 0; j < o->naccesses; j++) {
 		const struct rec_access *a = &r->accesses[o->access + j];
 
-		printf("%s{\"var\":%" PRIu32 ",\"write\":%s", j ? "," : "", a->var,
+		out_print(out, "%s{\"var\":%" PRIu32 ",\"write\":%s", j ? "," : "", a->var,
 		       a->write ? "true" : "false");
 		if (a->placed)
-			printf(",\"version\":%" PRIu64, a->version);
-		putchar('}');
+			out_print(out, ",\"version\":%" PRIu64, a->version);
+		out_print(out, "}");
 	}
-	printf("]}");
+	out_print(out, "]}");
 	return 0;
 }
 
 static void json_wait(void *ctx, const struct rec_wait *w)
 {
-	struct json *out = ctx;
-	FILE *f = out->waits;
+	struct json *js = ctx;
+	struct out *out = &js->waits;
 
-	fprintf(f, "%s{\"engine\":%" PRIu32 ",\"thread\":%" PRIu32 ",\"begin_ns\":%" PRIu64,
-		out->waits_sep, w->engine, w->thread, w->begin);
-	out->waits_sep = ",\n";
+	out_print(out, "%s{\"engine\":%" PRIu32 ",\"thread\":%" PRIu32 ",\"begin_ns\":%" PRIu64,
+		js->waits_sep, w->engine, w->thread, w->begin);
+	js->waits_sep = ",\n";
 	if (w->var != REC_NONE)
-		fprintf(f, ",\"var\":%" PRIu32 ",\"write\":%s", w->var, w->write ? "true" : "false");
+		out_print(out, ",\"var\":%" PRIu32 ",\"write\":%s", w->var, w->write ? "true" : "false");
 	if (w->after != REC_NONE)
-		fprintf(f, ",\"after\":%" PRIu32, w->after);
+		out_print(out, ",\"after\":%" PRIu32, w->after);
 	if (w->ended)
-		fprintf(f, ",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, w->end, w->status);
-	putc('}', f);
+		out_print(out, ",\"end_ns\":%" PRIu64 ",\"status\":%" PRId32, w->end, w->status);
+	out_print(out, "}");
 }
 
 static int json(struct source *s)
 {
 	static const struct flow_sink sink = { .op = json_op, .wait = json_wait };
-	struct json out = { .sep = "\n", .waits = tmpfile(), .waits_sep = "\n" };
+	struct json js = { .sep = "\n", .out.f = stdout, .waits.f = tmpfile(), .waits_sep = "\n" };
 	const struct recording *r = source_info(s);
 	char text[4096];
 	size_t i;
 	int rc;
 
-	if (!out.waits)
+	if (!js.waits.f)
 		return file_err(s->err, s->errlen, -errno, "no temporary file: %s", strerror(errno));
-	printf("{\"format\":\"pawl-record\",\"version\":1,\"source\":\"%s\",\"program\":",
+	out_print(&js.out, "{\"format\":\"pawl-record\",\"version\":1,\"source\":\"%s\",\"program\":",
 	       r->format);
-	json_print(r->program);
-	printf(",\"ended\":%s,\"length_ns\":%" PRIu64 ",\"lost\":%" PRIu64 ",\n\"engines\":[",
+	out_json(&js.out, r->program);
+	out_print(&js.out, ",\"ended\":%s,\"length_ns\":%" PRIu64 ",\"lost\":%" PRIu64 ",\n\"engines\":[",
 	       r->ended ? "true" : "false", r->length, r->lost);
 	for (i = 0; i < r->nengines; i++) {
 		const struct rec_engine *e = &r->engines[i];
 
-		printf("%s{\"engine\":%" PRIu32 ",\"kind\":\"%s\",\"workers\":%" PRIu32
+		out_print(&js.out, "%s{\"engine\":%" PRIu32 ",\"kind\":\"%s\",\"workers\":%" PRIu32
 		       ",\"devices\":%" PRIu32 "}", i ? "," : "", e->number, kind_name(e->kind),
 		       e->workers, e->devices);
 	}
-	printf("],\n\"ops\":[");
-	rc = source_run(s, &sink, &out, NULL);
-	printf("],\n\"waits\":[");
-	rewind(out.waits);
-	while (!rc && (i = fread(text, 1, sizeof(text), out.waits)) > 0)
+	out_print(&js.out, "],\n\"ops\":[");
+	rc = source_run(s, &sink, &js, NULL);
+	out_print(&js.out, "],\n\"waits\":[");
+	out_flush(&js.waits);
+	out_flush(&js.out);
+	rewind(js.waits.f);
+	while (!rc && (i = fread(text, 1, sizeof(text), js.waits.f)) > 0)
 		fwrite(text, 1, i, stdout);
-	if (!rc && ferror(out.waits))
+	if (!rc && ferror(js.waits.f))
 		rc = file_err(s->err, s->errlen, -EIO, "the temporary file cannot be read");
-	fclose(out.waits);
-	printf("]}\n");
+	fclose(js.waits.f);
+	out_print(&js.out, "]}\n");
+	out_flush(&js.out);
 	return rc;
 }
 
@@ -585,37 +583,40 @@ static struct link *links(const struct recording *r, const uint32_t *order, size
 	return l;
 }
 
-static void files(const struct recording *r, const struct rec_op *o, const char *key, bool write)
+static void files(struct out *out, const struct recording *r, const struct rec_op *o, const char *key,
+		  bool write)
 {
 	const char *sep = "";
 	uint32_t j;
 
-	printf(",\"%s\":[", key);
+	out_print(out, ",\"%s\":[", key);
 	for (j = 0; j < o->naccesses; j++) {
 		if (r->accesses[o->access + j].write != write)
 			continue;
-		printf("%s\"var%" PRIu32 "\"", sep, r->accesses[o->access + j].var);
+		out_print(out, "%s\"var%" PRIu32 "\"", sep, r->accesses[o->access + j].var);
 		sep = ",";
 	}
-	putchar(']');
+	out_print(out, "]");
 }
 
-static void tasks(const char *key, const struct link *l, size_t first, size_t last, bool to)
+static void tasks(struct out *out, const char *key, const struct link *l, size_t first, size_t last,
+		  bool to)
 {
 	const char *sep = "";
 	size_t i;
 
-	printf(",\"%s\":[", key);
+	out_print(out, ",\"%s\":[", key);
 	for (i = first; i < last; i++) {
-		printf("%s\"op%zu\"", sep, to ? l[i].to : l[i].from);
+		out_print(out, "%s\"op%zu\"", sep, to ? l[i].to : l[i].from);
 		sep = ",";
 	}
-	putchar(']');
+	out_print(out, "]");
 }
 
 /* A WfFormat instance: an op is a task, and a var a file. */
 static int wfformat(const struct recording *r, const uint32_t *order, size_t n)
 {
+	struct out buffer = { .f = stdout }, *out = &buffer;
 	size_t count, i, p = 0, c = 0, end;
 	struct link *down = links(r, order, n, &count), *up = calloc(count + 1, sizeof(*up));
 
@@ -627,35 +628,39 @@ static int wfformat(const struct recording *r, const uint32_t *order, size_t n)
 	for (i = 0; i < count; i++)
 		up[i] = (struct link){ down[i].to, down[i].from };
 	qsort(up, count, sizeof(*up), link_cmp);
-	printf("{\"name\":\"pawl\",\"schemaVersion\":\"1.5\",\"workflow\":{\"specification\":{\"tasks\":[");
+	out_print(out, "{\"name\":\"pawl\",\"schemaVersion\":\"1.5\","
+		  "\"workflow\":{\"specification\":{\"tasks\":[");
 	for (i = 0; i < n; i++) {
 		const struct rec_op *o = &r->ops[order[i]];
 
-		printf("%s\n{\"id\":\"op%zu\",\"name\":", i ? "," : "", i);
-		json_print(*o->name ? o->name : "op");
+		out_print(out, "%s\n{\"id\":\"op%zu\",\"name\":", i ? "," : "", i);
+		out_json(out, *o->name ? o->name : "op");
 		for (end = p; end < count && up[end].from == i; end++)
 			;
-		tasks("parents", up, p, end, true);
+		tasks(out, "parents", up, p, end, true);
 		for (p = end, end = c; end < count && down[end].from == i; end++)
 			;
-		tasks("children", down, c, end, true);
+		tasks(out, "children", down, c, end, true);
 		c = end;
-		files(r, o, "inputFiles", false);
-		files(r, o, "outputFiles", true);
-		putchar('}');
+		files(out, r, o, "inputFiles", false);
+		files(out, r, o, "outputFiles", true);
+		out_print(out, "}");
 	}
-	printf("],\"files\":[");
+	out_print(out, "],\"files\":[");
 	for (i = 0; i < r->nvars; i++)
-		printf("%s{\"id\":\"var%zu\",\"sizeInBytes\":0}", i ? "," : "", i);
-	printf("]},\"execution\":{\"makespanInSeconds\":%.9f,\"executedAt\":\"1970-01-01T00:00:00Z\","
-	       "\"tasks\":[", (double)r->length / 1e9);
+		out_print(out, "%s{\"id\":\"var%zu\",\"sizeInBytes\":0}", i ? "," : "", i);
+	out_print(out, "]},\"execution\":{\"makespanInSeconds\":");
+	out_fixed(out, r->length, 9);
+	out_print(out, ",\"executedAt\":\"1970-01-01T00:00:00Z\",\"tasks\":[");
 	for (i = 0; i < n; i++) {
 		const struct rec_op *o = &r->ops[order[i]];
 
-		printf("%s\n{\"id\":\"op%zu\",\"runtimeInSeconds\":%.9f,\"priority\":%" PRId32 "}",
-		       i ? "," : "", i, o->ended ? (double)(o->end - o->begin) / 1e9 : 0.0, o->priority);
+		out_print(out, "%s\n{\"id\":\"op%zu\",\"runtimeInSeconds\":", i ? "," : "", i);
+		out_fixed(out, o->ended ? o->end - o->begin : 0, 9);
+		out_print(out, ",\"priority\":%" PRId32 "}", o->priority);
 	}
-	printf("]}}}\n");
+	out_print(out, "]}}}\n");
+	out_flush(out);
 	free(down);
 	free(up);
 	return 0;

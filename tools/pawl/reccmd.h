@@ -5,8 +5,6 @@
 
 #include "source.h"
 
-/* Print a text as a string of JSON. */
-void json_print(const char *s);
 int record_trace(struct source *s);
 
 #endif

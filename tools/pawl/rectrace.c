@@ -2,20 +2,27 @@
 /* pawl record trace: the bodies of a workload as a trace of Chrome. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "out.h"
 #include "reccmd.h"
 
 /* One event of Chrome's trace format; ts and dur are microseconds. */
-static void event(const char *sep, char ph, const char *cat, const char *name, uint32_t engine,
-		  uint32_t thread, uint64_t ns)
+static void event(struct out *out, const char *sep, char ph, const char *cat, const char *name,
+		  uint32_t engine, uint32_t thread, uint64_t ns)
 {
-	printf("%s\n{\"ph\":\"%c\",\"cat\":\"%s\",\"name\":", sep, ph, cat);
-	json_print(*name ? name : "op");
+	out_print(out, "%s\n{\"ph\":\"%c\",\"cat\":\"%s\",\"name\":", sep, ph, cat);
+	out_json(out, *name ? name : "op");
 	/* no process and no thread of the kernel has such a number */
-	printf(",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 ",\"ts\":%.3f", engine + 1, 5000000 + thread,
-	       (double)ns / 1e3);
+	out_print(out, ",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 ",\"ts\":", engine + 1, 5000000 + thread);
+	out_fixed(out, ns, 3);
+}
+
+static void slice_end(struct out *out, uint64_t ns, uint32_t op)
+{
+	out_print(out, ",\"dur\":");
+	out_fixed(out, ns, 3);
+	out_print(out, ",\"args\":{\"op\":%" PRIu32 "}}", op);
 }
 
 /* Where an arrow begins or ends: at the slice of a body. */
@@ -44,14 +51,14 @@ static bool slice_of(const struct recording *r, const struct rec_op *o, bool fir
 }
 
 /* Returns false if it would lead back, because the one before was asynchronous or the clocks differ. */
-static bool arrow(const struct slice *from, const struct slice *to, uint64_t id)
+static bool arrow(struct out *out, const struct slice *from, const struct slice *to, uint64_t id)
 {
 	if (to->begin < from->begin)
 		return false;
-	event(",", 's', "dep", "dep", from->engine, from->runner, from->begin);
-	printf(",\"id\":%" PRIu64 "}", id);
-	event(",", 'f', "dep", "dep", to->engine, to->runner, to->begin);
-	printf(",\"id\":%" PRIu64 ",\"bp\":\"e\"}", id);
+	event(out, ",", 's', "dep", "dep", from->engine, from->runner, from->begin);
+	out_print(out, ",\"id\":%" PRIu64 "}", id);
+	event(out, ",", 'f', "dep", "dep", to->engine, to->runner, to->begin);
+	out_print(out, ",\"id\":%" PRIu64 ",\"bp\":\"e\"}", id);
 	return true;
 }
 
@@ -76,6 +83,7 @@ struct trail {
 };
 
 struct chrome {
+	struct out out;
 	struct source *s;
 	const char *sep;
 	uint64_t id, missing;
@@ -182,7 +190,7 @@ static int arrows(struct chrome *c, const struct flow_op *op)
 
 		if (k && f[-1].place == f->place)
 			continue;
-		if (f->has && has && arrow(&f->s, &to, c->id + 1))
+		if (f->has && has && arrow(&c->out, &f->s, &to, c->id + 1))
 			c->id++;
 		else
 			c->missing++;
@@ -206,7 +214,7 @@ static void node_arrows(struct chrome *c, const struct recording *r, const struc
 			if (next)
 				to = (struct slice){ o->engine, next->runner, next->begin, next->end };
 			if (next && b->ended && next->ended && !b->skipped && !next->skipped &&
-			    !b->async && !next->async && arrow(&from, &to, c->id + 1))
+			    !b->async && !next->async && arrow(&c->out, &from, &to, c->id + 1))
 				c->id++;
 			else
 				c->missing++;
@@ -218,20 +226,20 @@ static void node_arrows(struct chrome *c, const struct recording *r, const struc
 static int chrome_op(void *ctx, const struct flow_op *op)
 {
 	struct chrome *c = ctx;
+	struct out *out = &c->out;
 	const struct rec_op *o = &op->one->ops[0];
 	const char *cat = o->launch ? "launch" : "async", *name = o->launch ? cat : o->name;
 	uint32_t runner = o->runner == REC_NONE ? o->thread : o->runner, i;
 
 	if (o->ended && !o->launch && !o->async) {
-		event(c->sep, 'X', "op", name, o->engine, runner, o->begin);
-		printf(",\"dur\":%.3f,\"args\":{\"op\":%" PRIu32 "}}", (double)(o->end - o->begin) / 1e3,
-		       op->number);
+		event(out, c->sep, 'X', "op", name, o->engine, runner, o->begin);
+		slice_end(out, o->end - o->begin, op->number);
 		c->sep = ",";
 	} else if (o->ended) {
-		event(c->sep, 'b', cat, name, o->engine, runner, o->begin);
-		printf(",\"id\":%" PRIu32 "}", op->number);
-		event(",", 'e', cat, name, o->engine, runner, o->end);
-		printf(",\"id\":%" PRIu32 "}", op->number);
+		event(out, c->sep, 'b', cat, name, o->engine, runner, o->begin);
+		out_print(out, ",\"id\":%" PRIu32 "}", op->number);
+		event(out, ",", 'e', cat, name, o->engine, runner, o->end);
+		out_print(out, ",\"id\":%" PRIu32 "}", op->number);
 		c->sep = ",";
 	}
 	for (i = 0; i < o->nnodes; i++) {
@@ -239,15 +247,14 @@ static int chrome_op(void *ctx, const struct flow_op *op)
 
 		if (!k->ended || k->skipped)
 			continue;
-		event(c->sep, k->async ? 'b' : 'X', "op", k->name, o->engine, k->runner, k->begin);
+		event(out, c->sep, k->async ? 'b' : 'X', "op", k->name, o->engine, k->runner, k->begin);
 		c->sep = ",";
 		if (k->async) {
-			printf(",\"id\":\"%" PRIu32 ".%" PRIu32 "\"}", op->number, k->number);
-			event(",", 'e', "op", k->name, o->engine, k->runner, k->end);
-			printf(",\"id\":\"%" PRIu32 ".%" PRIu32 "\"}", op->number, k->number);
+			out_print(out, ",\"id\":\"%" PRIu32 ".%" PRIu32 "\"}", op->number, k->number);
+			event(out, ",", 'e', "op", k->name, o->engine, k->runner, k->end);
+			out_print(out, ",\"id\":\"%" PRIu32 ".%" PRIu32 "\"}", op->number, k->number);
 		} else {
-			printf(",\"dur\":%.3f,\"args\":{\"op\":%" PRIu32 "}}",
-			       (double)(k->end - k->begin) / 1e3, op->number);
+			slice_end(out, k->end - k->begin, op->number);
 		}
 	}
 	node_arrows(c, op->one, o);
@@ -257,12 +264,13 @@ static int chrome_op(void *ctx, const struct flow_op *op)
 int record_trace(struct source *s)
 {
 	static const struct flow_sink sink = { .op = chrome_op, .gone = trail_free };
-	struct chrome c = { .s = s, .sep = "" };
+	struct chrome c = { .s = s, .sep = "", .out.f = stdout };
 	int rc;
 
-	printf("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+	out_print(&c.out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
 	rc = source_run(s, &sink, &c, NULL);
-	printf("\n],\"otherData\":{\"arrows_missing\":%" PRIu64 "}}\n", c.missing);
+	out_print(&c.out, "\n],\"otherData\":{\"arrows_missing\":%" PRIu64 "}}\n", c.missing);
+	out_flush(&c.out);
 	free(c.to_here.f);
 	return rc;
 }
