@@ -49,7 +49,7 @@ from . import _lib as c
 from ._guard import _tls
 from ._lib import check, held, lib, refused
 
-_Coroutine, _COROUTINE = types.CoroutineType, inspect.CO_COROUTINE
+_Coroutine, _COROUTINE, _Code = types.CoroutineType, inspect.CO_COROUTINE, types.CodeType
 _OP = struct.calcsize(c.OP_FORMAT)
 _SIZE = ctypes.sizeof(c.OpStruct)
 _PARTS = [struct.Struct("@" + part) for part in c.OP_PARTS]
@@ -104,6 +104,23 @@ class _NoCopy:
 
     def __reduce_ex__(self, protocol):
         raise TypeError(f"a pawl.{type(self).__name__} cannot be pickled, nor copied deeply")
+
+
+class _Drop(weakref.ref):
+    """What frees an object of the library when the object of Python is dropped: then it is
+    appended to engine._garbage.  That runs no bytecode, so no signal handler can raise in it; and a
+    collection can happen at any time, also inside a push, so that is all."""
+    __slots__ = ("call", "handle")
+
+    @classmethod
+    def made(cls, who, engine, create, call, *args):
+        """Let the library create an object, and return its handle.  If this fails after that, the
+        object of Python is dropped, and so that of the library is freed."""
+        drop = cls(who, engine._garbage.append)
+        drop.call, drop.handle = call, ctypes.c_uint64()
+        engine._kept.add(drop)
+        check(create(engine._handle().ptr, *args, drop.handle))
+        return drop.handle.value
 
 
 class _Fault:
@@ -677,14 +694,7 @@ class Var(_NoCopy):
 
     def __init__(self, engine):
         self._engine, self._h, self._fault = engine, 0, None
-        out = ctypes.c_uint64()
-        check(held.pawl_var_create(engine._handle().ptr, out))
-        self._h = out.value
-
-    def __del__(self):
-        # Deleted later: a garbage collection can happen at any time, for example inside a push.
-        if self._h:
-            self._engine._garbage.append((_var_delete, self._h))
+        self._h = _Drop.made(self, engine, held.pawl_var_create, _var_delete)
 
     def delete(self):
         """Later pushes that name the var are refused; earlier ones run."""
@@ -918,11 +928,7 @@ class CompletionQueue(_NoCopy):
     def __init__(self, engine):
         self._engine, self._ops, self._h, self._taken = engine, {}, 0, None
         self._lock = threading.RLock()
-        self._h = _cq_create(engine)
-
-    def __del__(self):
-        if self._h:
-            self._engine._garbage.append((_cq_discard, self._h))
+        self._h = _Drop.made(self, engine, held.pawl_cq_create, _cq_discard)
 
     def _handle(self):
         h = self._h
@@ -984,13 +990,7 @@ class Group(_NoCopy):
         limits = c.Limits(size=ctypes.sizeof(c.Limits), ops=_uint("ops", ops),
                           cost=_uint("cost", cost), low=_uint("low", low, 99),
                           deadline_ns=0 if deadline is None else _deadline_ns(deadline))
-        out = ctypes.c_uint64()
-        check(held.pawl_group_create(engine._handle().ptr, limits, out))
-        self._h = out.value
-
-    def __del__(self):
-        if self._h:
-            self._engine._garbage.append((held.pawl_group_destroy, self._h))
+        self._h = _Drop.made(self, engine, held.pawl_group_create, held.pawl_group_destroy, limits)
 
     def __enter__(self):
         return self
@@ -1086,7 +1086,8 @@ class Engine(_NoCopy):
     def __init__(self, workers=None, *, kind="per-device", window=None, cpus=None, name=None,
                  max_ops=None, max_vars=None, max_threads=None, spin_ns=None,
                  strict_priority=False):
-        self._unseen, self._garbage, self._loops = _Unseen(), deque(), weakref.WeakKeyDictionary()
+        self._unseen, self._loops = _Unseen(), weakref.WeakKeyDictionary()
+        self._kept, self._garbage = set(), deque()	# _Drop
         self._queues, self._epoch, self._lost = [], 0, False
         config = c.Config()
         lib.pawl_config_init_size(config, ctypes.sizeof(config))
@@ -1239,14 +1240,24 @@ class Engine(_NoCopy):
 
     def _sweep(self):
         """Free some of what was dropped.  Any number of threads may do so at once."""
-        h = self._handle()
-        for _ in range(min(len(self._garbage), _SWEEP)):
+        h, garbage = self._handle(), self._garbage
+        for _ in range(min(len(garbage), _SWEEP)):
             try:
-                call, handle = self._garbage.popleft()
+                drop = garbage[0]
             except IndexError:
                 return
-            if call(h.ptr, handle) in (-errno.EBUSY, -errno.EAGAIN, -errno.ENOMEM):
-                self._garbage.append((call, handle))
+            # It remains there until it is freed, in case that a signal comes.  Freed again, or by
+            # two threads, it is stale.
+            busy = drop.handle.value and drop.call(h.ptr, drop.handle.value) in (
+                -errno.EBUSY, -errno.EAGAIN, -errno.ENOMEM)
+            if busy:
+                garbage.append(drop)
+            else:
+                self._kept.discard(drop)
+            try:
+                garbage.remove(drop)
+            except ValueError:
+                pass
 
     def var(self):
         """A new Var."""
@@ -1321,7 +1332,8 @@ class Engine(_NoCopy):
             raise c.ClosedError("push: the engine was closed")
         if not callable(fn):
             raise TypeError(f"push: {type(fn).__name__} is not callable")
-        if getattr(getattr(fn, "__code__", None), "co_flags", 0) & _COROUTINE:
+        code = getattr(fn, "__code__", None)
+        if code.__class__ is _Code and code.co_flags & _COROUTINE:
             raise TypeError(f"push: {fn.__name__} is a coroutine function: an op runs on a thread "
                             "of the engine, without an event loop")
         if reads.__class__ is not tuple or reads:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is kept, and for how long; signals, forks, the end of the interpreter."""
+import errno
 import gc
 import os
 import pathlib
@@ -14,6 +15,7 @@ import pytest
 import pawl
 from conftest import SOON, python
 from pawl import _engine
+from pawl._lib import held
 
 
 class Thing:
@@ -89,6 +91,44 @@ def test_vars_that_are_dropped_are_deleted():
     with pawl.Engine(1, max_vars=1024) as eng:
         for _ in range(5000):
             eng.push(int, writes=eng.var()).wait(SOON)
+
+
+@pytest.mark.parametrize("kind", ["var", "group", "completion_queue"])
+def test_drop_and_sweep_run_no_line_that_loses_a_handle(eng, kind):
+    """A signal handler may raise at any line of the package."""
+    class Raised(Exception):
+        pass
+
+    def trace(frame, event, arg):
+        if "pawl" not in frame.f_code.co_filename:
+            return None
+        lines.append(frame.f_lineno)
+        if len(lines) == stop:
+            raise Raised
+        return trace
+
+    for stop in range(1, 60):
+        lines = []
+        made = getattr(eng, kind)()
+        handle = made._h
+        sys.settrace(trace)
+        try:
+            del made
+            assert not lines
+            eng._sweep()
+        except Raised:
+            pass
+        finally:
+            sys.settrace(None)
+        eng._sweep()
+        assert not eng._garbage and not eng._kept
+        call = {"var": "pawl_var_delete", "group": "pawl_group_destroy",
+                "completion_queue": "pawl_cq_destroy"}[kind]
+        more = (None, None) if kind == "var" else ()
+        assert getattr(held, call)(eng._handle().ptr, handle, *more) == -errno.ESTALE
+        if len(lines) < stop:
+            return
+    assert False
 
 
 def test_destructors_that_raise_and_that_use_the_engine(eng):
