@@ -94,7 +94,7 @@ static int out_op(struct pawl_engine *e, int fd, const char *what, u32 slot, u32
 
 int pawl_dump(struct pawl_engine *e, int fd)
 {
-	u32 i, n = load_relaxed(&e->used_slots), nv = pool_carved(e->pool[POOL_VAR]), idle = 0;
+	u32 i, n = slots_used(e), nv = pool_carved(e->pool[POOL_VAR]), idle = 0;
 	int rc;
 
 	rc = out(fd, "pawl engine %llu: %llu ops in flight, %u thread slots\n",

@@ -38,7 +38,9 @@
 /* An op of a lower priority waits for so long, without config.strict_priority. */
 #define LATE_NS		10000000u
 
-#define VARS_BOUNDED	262144u		/* without a setting, where numbers are bounded */
+/* Without a setting, where numbers are bounded. */
+#define VARS_BOUNDED	262144u
+#define THREADS_BOUNDED	256u
 
 static u64 engine_ids;
 
@@ -52,7 +54,6 @@ static void config_defaults(struct pawl_config *cfg)
 	cfg->copy_workers = 1;
 	cfg->cpu_devices = 1;
 	cfg->max_ops = 1u << 18;
-	cfg->max_threads = 256;
 	cfg->window_policy = -1;
 	cfg->spin_ns = 20000;
 	cfg->trim_ns = 1000000000;
@@ -147,7 +148,7 @@ static int config_check(struct pawl_config *c)
 		{ "cpu_devices", c->cpu_devices, 1, 64 },
 		{ "max_ops", c->max_ops, 64, (1 << OPS_BITS) - 4096 },
 		{ "max_vars", c->max_vars, 0, 1 << VAR_BITS },
-		{ "max_threads", c->max_threads, 1, 2047 },
+		{ "max_threads", c->max_threads, 0, THREADS_MOST },
 		{ "window", c->window, 0, c->max_ops },
 		{ "window_policy", c->window_policy, -1, PAWL_WINDOW_BLOCK },
 		{ "ndevices", c->ndevices, 0, MAX_DEVICES },
@@ -177,14 +178,11 @@ static int config_check(struct pawl_config *c)
 		  !!c->ndevices;
 	if (c->start_workers)
 		threads = threads_all(c) + 1;
+	if (!c->max_threads)
+		c->max_threads = config_bounded(c) ? THREADS_BOUNDED : THREADS_MOST;
 	if (c->workers && c->kind != PAWL_NAIVE && threads > c->max_threads)
 		return err(-EINVAL, "engine_create: config.max_threads is %u, the workers need %llu",
 			   c->max_threads, (unsigned long long)threads);
-	/* Room for objects in the caches of threads, which other threads cannot allocate. */
-	if ((u64)c->max_ops + 2ull * POOL_MAG * c->max_threads >= (1u << OPS_BITS) &&
-	    c->max_threads > 256)
-		return err(-EINVAL, "engine_create: config.max_ops %u and max_threads %u exceed 2^20",
-			   c->max_ops, c->max_threads);
 	rc = attr_check(c);
 	return rc ? rc : devices_check(c);
 }
@@ -292,6 +290,9 @@ static int pools_add(struct pawl_engine *e)
 				.keep = true },
 		[POOL_GROUP] = { "group", sizeof(struct op_group),
 				groups + 1 + 2 * gmag * c->max_threads, .mag = gmag, .keep = true },
+		/* Late readers compare a slot's numbers, which its next user continues. */
+		[POOL_THREAD] = { .name = "thread", .size = THREAD_SIZE, .max = c->max_threads,
+				.mag = 1, .keep = true, .lazy = true },
 		[POOL_EXT0] = { .name = "deps16", .size = 64 + 24 * 16, .max = min_u(ops, 65536u + slack),
 				.mag = mag },
 		/* Only an op that names a var several times needs more accesses than vars exist. */
@@ -440,11 +441,10 @@ static struct exec_thread *worker_enter(void *user)
 	return t ? &t->ex : NULL;
 }
 
-/* The threads, their counts of fast reads, the rms and the stamps; pages are touched when used. */
-static size_t threads_bytes(const struct pawl_engine *e)
+/* The rms and the stamps; pages are touched when used. */
+static size_t sides_bytes(const struct pawl_engine *e)
 {
-	return e->max_threads * (sizeof(struct thread) + RM_MAX * sizeof(struct rm_row)) +
-	       RM_MAX * sizeof(struct rm) + (ops_most(&e->cfg) + 1) * sizeof(*e->stamps);
+	return RM_MAX * sizeof(struct rm) + (ops_most(&e->cfg) + 1) * sizeof(*e->stamps);
 }
 
 static void engine_free(struct pawl_engine *e)
@@ -456,8 +456,8 @@ static void engine_free(struct pawl_engine *e)
 		arena_destroy(e->arena);
 	trace_exit(e);
 	watch_exit(e);
-	if (e->threads)
-		munmap(e->threads, threads_bytes(e));
+	if (e->rms)
+		munmap(e->rms, sides_bytes(e));
 	free(e->routes);
 	free((void *)(uintptr_t)e->cfg.cpus);
 	free(e->cpu_sets);
@@ -532,15 +532,13 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 		memcpy(cpus, c.cpus, c.ncpus * sizeof(*cpus));
 		e->cfg.cpus = cpus;
 	}
-	p = mmap(NULL, threads_bytes(e), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+	p = mmap(NULL, sides_bytes(e), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		 -1, 0);
 	if (p == MAP_FAILED) {
-		rc = err(-ENOMEM, "engine_create: no memory for %u threads", e->max_threads);
+		rc = err(-ENOMEM, "engine_create: no memory for %u ops", c.max_ops);
 		goto fail;
 	}
-	e->threads = p;
-	e->rm_rows = (void *)(e->threads + e->max_threads * sizeof(struct thread));
-	e->rms = (void *)(e->rm_rows + (size_t)e->max_threads * RM_MAX);
+	e->rms = p;
 	e->stamps = (void *)(e->rms + RM_MAX);
 	e->rm_reads = RM_READS;
 	rc = arena_create(c.name, &e->arena);
@@ -596,6 +594,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e->ops = e->pool[POOL_OP]->base;
 	e->blocks = e->pool[POOL_BLOCK]->base;
 	e->vars = e->pool[POOL_VAR]->base;
+	e->threads = pool_obj(e->pool[POOL_THREAD], 1);
 	exec_set_warm(e->x, e->pool[POOL_OP]->base, sizeof(struct op));
 	t = thread_enter(e);
 	if (!t || groups_init(t) ||
@@ -766,12 +765,12 @@ int pawl_stats(struct pawl_engine *e, struct pawl_stats *out)
 	s.sleeps = xs.sleeps;
 	s.wakes = xs.wakes;
 	s.workers = xs.workers;
-	s.threads = load_relaxed(&e->used_slots);
+	s.threads = slots_used(e);
 	s.vars = pool_carved(e->pool[POOL_VAR]);
 	s.ops = pool_carved(e->pool[POOL_OP]);
 	s.blocks = pool_carved(e->pool[POOL_BLOCK]);
 	s.bytes = arena_bytes(e->arena) + xs.bytes;
-	s.address_space = arena_space(e->arena) + threads_bytes(e);
+	s.address_space = arena_space(e->arena) + sides_bytes(e);
 	s.unreaped = unreaped(e);
 	size_copy_out(out, &s, sizeof(s));
 	return 0;

@@ -28,7 +28,7 @@
 
 enum {
 	POOL_OP, POOL_BLOCK, POOL_VAR, POOL_ERROR, POOL_GRAPH, POOL_DEVREC, POOL_NOTE, POOL_CQ,
-	POOL_GROUP,
+	POOL_GROUP, POOL_THREAD,
 	POOL_EXT0, POOL_EXT1, POOL_EXT2, POOL_EXT3, POOLS
 };
 
@@ -67,8 +67,7 @@ struct pawl_engine {
 	u64 id;			/* I: never repeats in a process */
 	u32 gen_first;		/* I: even; generations of handles begin behind it: var.h */
 	char *ops, *blocks, *vars;	/* I: memory of these pools */
-	char *threads;		/* I: array of struct thread */
-	struct rm_row *rm_rows;	/* I: [slot * RM_MAX + rm] */
+	char *threads;		/* I: of slot 0: struct thread, and its rows; see thread_of() */
 	struct rm *rms;		/* I: [RM_MAX] */
 	struct pool *pool[POOLS];	/* I */
 	struct exec *x;		/* I */
@@ -87,14 +86,12 @@ struct pawl_engine {
 	u32 first_err[FIRST_ERRS];	/* A: the first errors of the epoch, not reported yet */
 	u64 err_seq;		/* A: errors so far */
 	u32 spare_error;	/* I: shared error, used when the pool is empty */
-	u32 used_slots __cacheline_aligned;	/* A: slots below were in use at some time */
-	u32 nflight;		/* A: threads that wait until few ops, or none, are in flight */
+	u32 nflight __cacheline_aligned;	/* A: threads that wait until few ops, or none, are in flight */
 	u32 changing;		/* A, futex: a thread is starting or joining workers */
 	u32 tidying;		/* A: a worker trims */
 	u32 leaving;		/* A: threads that have freed their slot, and still use the engine */
 	u32 park_next;		/* A: index of block_reclaim()'s next var, counted from 0 */
 	u64 park_vain;		/* A: park_changes() when no var could be parked, or 0 */
-	u64 free_slots;		/* A: stack of free slots, tagged */
 	u64 tracing;		/* A: events per thread, or 0 */
 	struct pawl_config cfg;	/* I */
 	struct arena *arena;	/* I */
@@ -103,7 +100,6 @@ struct pawl_engine {
 	double trace_rate;	/* A: ns per cycle, measured when it was written first; or 0 */
 	u64 trace_lost;		/* A: its events for which there was no memory */
 	ck_stack_t trace_bufs;
-	struct slot_entry *slots;	/* I: one per slot */
 	u64 *live;		/* A: a bit per slot: a thread has the slot */
 	struct op_group *root;	/* I: the group {0} */
 	u32 cancels;		/* A: how often all ops were canceled */

@@ -72,7 +72,7 @@ static bool var_park(struct thread *t, u32 vi)
 /* A number, not 0, that changes when an op completes or a var is created. */
 static u64 park_changes(struct pawl_engine *e)
 {
-	u32 s, n = load_relaxed(&e->used_slots);
+	u32 s, n = slots_used(e);
 	u64 sum = ops_completed(e) + 1;
 
 	for (s = 0; s < n; s++)

@@ -68,14 +68,14 @@
 /* The number of reads of rm i that are not complete.  Progress: wait-free. */
 u32 rm_reading(const struct pawl_engine *e, u32 i)
 {
-	u32 s, n = load_relaxed(&e->used_slots), sum = 0;
+	u32 s, n = slots_used(e), sum = 0;
 
 	for (s = 0; s < n; s++)
-		sum -= load_acquire(&rm_row(e, s, i)->out);	/* CORE-M10 <-> CORE-M9 */
+		sum -= load_acquire(&rm_row(thread_of(e, s), i)->out);	/* CORE-M10 <-> CORE-M9 */
 	/* Relaxed: visible with the reads that were completed (CORE-M10). */
-	n = load_relaxed(&e->used_slots);
+	n = slots_used(e);
 	for (s = 0; s < n; s++)
-		sum += load_relaxed(&rm_row(e, s, i)->in);
+		sum += load_relaxed(&rm_row(thread_of(e, s), i)->in);
 	return sum;
 }
 
@@ -106,7 +106,7 @@ static __noinline u32 rm_drain(struct pawl_engine *e, u32 i)
  */
 u32 rm_leave(struct thread *t, u32 i, u32 n)
 {
-	struct rm_row *row = rm_row(t->e, t->slot, i);
+	struct rm_row *row = rm_row(t, i);
 
 	store_release(&row->out, row->out + n);	/* CORE-M9 <-> CORE-M10 */
 	smp_mb();	/* CORE-M3 <-> CORE-M4 */
@@ -141,7 +141,7 @@ u64 rm_read(struct thread *t, struct var *v, u32 gen, u32 n, const struct rm_pus
 	/* the second look: after the word, as in link_dep() */
 	if (p && load_relaxed(p->status) != status_make(tag_seq(p->tag), PHASE_LINKING))
 		return 0;
-	row = rm_row(t->e, t->slot, i);
+	row = rm_row(t, i);
 	store_relaxed(&row->in, row->in + n);
 	if (p) {
 		want = rec_empty(p->tag);
@@ -229,7 +229,7 @@ __cold u64 rm_end(struct thread *t, struct var *v, u32 vi, struct pair w)
 	if (!(w.tag & RM_TAG_CLOSED) && !pair_cas_acq_rel(&v->word, &w, new))
 		return 0;
 	smp_mb();	/* CORE-M2 <-> CORE-M1 */
-	n = load_relaxed(&e->used_slots);
+	n = slots_used(e);
 	if (BUSTED(RM_NO_REVOKE))
 		n = 0;
 	for (s = 0; s < n; s++)

@@ -12,12 +12,6 @@ struct rm {
 	u32 unused;
 };
 
-/* A thread's part of an rm's two sums, modulo 2^32. */
-struct rm_row {
-	u32 in;			/* S: reads that its pushes began */
-	u32 out;		/* S release: reads that it completed, or took back */
-};
-
 /* A push over several vars, for a read that it announces. */
 struct rm_push {
 	u64 tag;
@@ -31,9 +25,9 @@ u64 rm_end(struct thread *t, struct var *v, u32 vi, struct pair w);
 u32 rm_leave(struct thread *t, u32 i, u32 n);
 u32 rm_reading(const struct pawl_engine *e, u32 i);
 
-static inline struct rm_row *rm_row(const struct pawl_engine *e, u32 slot, u32 i)
+static inline struct rm_row *rm_row(struct thread *t, u32 i)
 {
-	return &e->rm_rows[(size_t)slot * RM_MAX + i];
+	return &((struct rm_row *)(void *)(t + 1))[i];
 }
 
 /* The version that a dep reads or makes; its op holds it. */
@@ -52,7 +46,7 @@ static inline bool rm_wanted(const struct thread *t, const struct pair *w)
 	       word_cur(w->val) &&
 	       tag_slot(w->tag) != t->slot &&
 	       word_joined(w->val) >= t->e->rm_reads +
-	       t->e->rm_reads * load_relaxed(&t->e->used_slots) / RM_READS;
+	       t->e->rm_reads * slots_used(t->e) / RM_READS;
 }
 
 #endif

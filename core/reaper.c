@@ -376,7 +376,7 @@ static void reap_waiters(struct pawl_engine *e)
 	/* Relaxed: a waiter counts itself before its poke; taking the poke acquires that. */
 	if (!load_relaxed(&e->devices->nwait))
 		return;
-	n = load_relaxed(&e->used_slots);
+	n = slots_used(e);
 	if (BUSTED(DEV_WAITER_FORGOTTEN))
 		n = 0;
 	for (i = 0; i < n; i++)

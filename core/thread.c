@@ -5,9 +5,8 @@
  * Purpose: any thread may call the engine at any time; its first call allocates a slot
  * (caches, descriptor, rings), and its exit or pawl_thread_detach() frees the slot.
  *
- * Structures: an array of max_threads struct thread; a tagged stack of free slots; per
- * calling thread a list of tls_entry, one per engine that it used, with the last one cached
- * in thread_last.
+ * Structures: a pool of struct thread, whose indexes are the slots; per calling thread a list
+ * of tls_entry, one per engine that it used, with the last one cached in thread_last.
  *
  * Lifetime: a slot's object exists as long as the engine, so a thread with a stale slot
  * number reads an object of the right type.  Its push number continues under the next user.
@@ -44,11 +43,6 @@ static u64 entry_state(u64 id, u64 st)
 {
 	return id << 3 | st;
 }
-
-struct slot_entry {
-	struct tls_entry *entry;	/* A: of the thread that has the slot */
-	u32 next;		/* A: next left slot + 1 */
-};
 
 __thread struct thread_tls thread_last;
 static __thread struct tls_entry *thread_entries;
@@ -138,41 +132,25 @@ int fork_check(void)
 	return err(-EOWNERDEAD, "in the child of fork(), before libpawl's own fork handler has run");
 }
 
-/* CORE-T1 <-> CORE-T2: the slot's next user sees what the last one wrote. */
-static void slot_leave(struct pawl_engine *e, u32 slot)
-{
-	u64 head = load_relaxed(&e->free_slots);
-	u64 new;
-
-	do {
-		store_relaxed(&e->slots[slot].next, (u32)head);
-		new = ((head >> 32) + 1) << 32 | (slot + 1);
-	} while (!cas_release_relaxed(&e->free_slots, &head, new));	/* CORE-T1 */
-}
-
+/* Magazines of this pool have one object, so the caches are empty before and after. */
 static bool slot_take(struct pawl_engine *e, u32 *slot)
 {
-	/* CORE-T2 <-> CORE-T1: also for next, as in entry_new(). */
-	u64 head = load_acquire(&e->free_slots);
-	u32 n;
+	struct pool_cache c = { 0 };
+	u32 idx;
 
-	while ((u32)head) {
-		/* If another thread took the slot, next is stale, and the tag differs. */
-		u64 new = ((head >> 32) + 1) << 32 | load_relaxed(&e->slots[(u32)head - 1].next);
-
-		*slot = (u32)head - 1;
-		/* CORE-T2 <-> CORE-T1 */
-		if (cas_acq_rel_acquire(&e->free_slots, &head, new))
-			return true;
-	}
-	n = load_relaxed(&e->used_slots);
-	do {
-		if (n >= e->max_threads)
-			return false;
-		/* Relaxed: a slot that was never used is zero. */
-	} while (!cas_relaxed(&e->used_slots, &n, n + 1));
-	*slot = n;
+	if (!pool_get(e->pool[POOL_THREAD], &c, &idx))
+		return false;
+	*slot = idx - 1;
 	return true;
+}
+
+/* The slot's next user sees what the last one wrote. */
+static void slot_leave(struct pawl_engine *e, u32 slot)
+{
+	struct pool_cache c = { 0 };
+
+	pool_put(e->pool[POOL_THREAD], &c, slot + 1);
+	pool_cache_flush(e->pool[POOL_THREAD], &c);
 }
 
 /* Reset a counter and add its value to the engine's sum. */
@@ -225,9 +203,10 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 	u32 slot;
 
 	if (!slot_take(e, &slot)) {
-		thread_last.code = err(-EUSERS,
-				       "more than %u threads are inside the engine (max_threads)",
-				       e->max_threads);
+		thread_last.code = slots_used(e) < e->max_threads ?
+			err(-ENOMEM, "no memory for a thread's first call") :
+			err(-EUSERS, "more than %u threads are inside the engine (max_threads)",
+			    e->max_threads);
 		return NULL;
 	}
 	t = thread_of(e, slot);
@@ -246,7 +225,7 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 		return NULL;
 	}
 	/* CORE-T5 <-> CORE-T6: threads_fini() finds the entry initialized. */
-	store_release(&e->slots[slot].entry, entry);
+	store_release(&t->entry, entry);
 	return t;
 }
 
@@ -424,14 +403,10 @@ static void memory_touch(char *p, size_t bytes)
 int thread_reserve(struct thread *t)
 {
 	struct pawl_engine *e = t->e;
-	size_t rows = RM_MAX * sizeof(struct rm_row);
-
 	if (exec_thread_reserve(e->x, &t->ex, e->cfg.prefault ? e->pool[POOL_OP]->max : 0))
 		return err(-ENOMEM, "no memory for a thread's run queues");
-	if (e->cfg.prefault) {
-		memory_touch((char *)t, sizeof(*t));
-		memory_touch((char *)e->rm_rows + t->slot * rows, rows);
-	}
+	if (e->cfg.prefault)
+		memory_touch((char *)t, THREAD_SIZE);
 	return 0;
 }
 
@@ -471,16 +446,8 @@ int threads_init(struct pawl_engine *e)
 	if (rc)
 		return rc;
 	e->fork_gen = load_relaxed(&pawl_fork_gen);
-	e->slots = calloc(e->max_threads, sizeof(*e->slots));
 	e->live = calloc((e->max_threads + 63) / 64, sizeof(*e->live));
-	if (!e->slots || !e->live) {
-		free(e->slots);
-		free(e->live);
-		e->slots = NULL;
-		e->live = NULL;
-		return err(-ENOMEM, "no memory for %u thread slots", e->max_threads);
-	}
-	return 0;
+	return e->live ? 0 : err(-ENOMEM, "no memory for %u thread slots", e->max_threads);
 }
 
 /* Wait for a thread that is leaving: a bounded piece of its work. */
@@ -495,11 +462,11 @@ static void entry_await(struct pawl_engine *e, struct tls_entry *en, u64 st)
 /* The engine is destroyed.  No thread is inside it: contract of pawl_engine_destroy(). */
 void threads_fini(struct pawl_engine *e)
 {
-	u32 i, n = e->slots ? load_relaxed(&e->used_slots) : 0;
+	u32 i, n = e->live ? slots_used(e) : 0;
 
 	for (i = 0; i < n; i++) {
 		/* CORE-T6 <-> CORE-T5 */
-		struct tls_entry *en = load_acquire(&e->slots[i].entry);
+		struct tls_entry *en = load_acquire(&thread_of(e, i)->entry);
 		u64 st = entry_state(e->id, ENTRY_ATTACHED);
 
 		if (en) {
@@ -513,8 +480,6 @@ void threads_fini(struct pawl_engine *e)
 	}
 	while (load_acquire(&e->leaving))	/* CORE-T21 <-> CORE-T20 */
 		cpu_relax();
-	free(e->slots);
-	e->slots = NULL;
 	free(e->live);
 	e->live = NULL;
 	entries_clean();

@@ -19,7 +19,15 @@ struct batch_scratch;
 struct given_up;
 struct trace_buf;
 
-/* A thread in an engine. */
+/* A thread's part of an rm's two sums, modulo 2^32: readmostly.c. */
+struct rm_row {
+	u32 in;			/* S: reads that its pushes began */
+	u32 out;		/* S release: reads that it completed, or took back */
+};
+
+struct tls_entry;
+
+/* A thread in an engine, an object of POOL_THREAD.  Its rows of fast reads are behind it. */
 struct thread {
 	struct desc d __cacheline_aligned;
 
@@ -34,6 +42,7 @@ struct thread {
 	u32 waits_device;	/* A: the thread waits for all devices */
 	u64 next_check;		/* O: the window is not checked up to this value of taken */
 	u64 level;		/* O: taken - freed when the window was checked: admit_slow() */
+	struct tls_entry *entry;	/* A: of the thread that has the slot */
 	struct trace_buf *trace;	/* A */
 	struct batch_scratch *scratch;	/* O */
 	struct given_up *given_up;	/* O */
@@ -61,9 +70,20 @@ struct thread {
 	struct pool_cache cache[POOLS] __cacheline_aligned;
 };
 
+/* Whole pages: a thread that does little touches one of them. */
+#define THREAD_SIZE	((sizeof(struct thread) + RM_MAX * sizeof(struct rm_row) + 4095) & ~(size_t)4095)
+#define THREADS_MOST	RM_SLOT		/* slots from 0 on that a tag can name */
+
+/* The thread of a slot below slots_used(). */
 static inline struct thread *thread_of(const struct pawl_engine *e, u32 slot)
 {
-	return (struct thread *)(e->threads + (size_t)slot * sizeof(struct thread));
+	return (struct thread *)(e->threads + (size_t)slot * THREAD_SIZE);
+}
+
+/* Slots below were in use at some time.  Progress: wait-free. */
+static inline u32 slots_used(const struct pawl_engine *e)
+{
+	return pool_carved(e->pool[POOL_THREAD]);
 }
 
 /* Return the first slot from `slot` on that a thread has, or max_threads. */

@@ -303,7 +303,7 @@ static void bufs_free(ck_stack_entry_t *b)
 static void rings_drop(struct pawl_engine *e, bool gone)
 {
 	ck_stack_entry_t *b = ck_stack_batch_pop_upmc(&e->trace_bufs);
-	u32 i, n = load_relaxed(&e->used_slots);
+	u32 i, n = slots_used(e);
 
 	for (i = 0; i < n; i++)
 		store_relaxed(&thread_of(e, i)->trace, NULL);
@@ -820,7 +820,7 @@ static int rings_read(struct trace_out *o)
 static int trace_file(struct pawl_engine *e, const char *path)
 {
 	u64 ns = exec_now_ns() - e->trace_base, count = cycles() - e->trace_cycles;
-	struct trace_out o = { .e = e, .slots = load_relaxed(&e->used_slots) };
+	struct trace_out o = { .e = e, .slots = slots_used(e) };
 	int rc = rings_read(&o);
 
 	/* Measured once, so that all files of a trace are the same. */

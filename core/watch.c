@@ -323,7 +323,7 @@ int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_fn fn, vo
 	if (xchg_acquire(&l.w->busy, 1))	/* CORE-J4 <-> CORE-J3 */
 		return err(-EBUSY, "watch: another call is in progress");
 	l.now = exec_now_ns();
-	n = load_relaxed(&e->used_slots);
+	n = slots_used(e);
 	for (i = 0; i < n; i++)
 		look_thread(&l, i);
 	n = pool_carved(e->pool[POOL_OP]);

@@ -112,7 +112,7 @@ struct exec {
 	u32 stride;		/* I */
 	u32 id;			/* I: exec_config.id */
 	u32 max_threads;	/* I */
-	u32 words;		/* I: length of a bitmap of slots */
+	u32 words;		/* A: of the bitmaps of slots, those that threads ever used; grows */
 	u32 nqueues;		/* I: queues are added before threads use the executor */
 	u64 spin;		/* I: cycles */
 	u64 tidy_ns;		/* I: ns */
@@ -198,6 +198,15 @@ struct idle {
 };
 enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct idle *how,
 			  u32 *work);
+/*
+ * The end of the slots that threads ever used.  Relaxed: a thread that synchronizes with what the
+ * user of a slot did sees it.  Progress: wait-free.
+ */
+static inline u32 slots_end(const struct exec *x)
+{
+	return (u32)min_u(load_relaxed(&x->words) * 64, x->max_threads);
+}
+
 bool group_init(struct exec_group *g, u32 id, u32 max_threads);
 void group_fini(struct exec_group *g);
 void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t) __noinline;

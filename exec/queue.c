@@ -299,7 +299,7 @@ void exec_queue_stats(struct exec_queue *q, struct exec_queue_stats *s)
 	s->name = q->name;
 	s->number = q->number;
 	s->workers = load_relaxed(&q->alive);
-	for (i = 0; i < q->x->max_threads; i++) {
+	for (i = 0; i < slots_end(q->x); i++) {
 		/* EXEC-Q4 <-> EXEC-Q3 */
 		struct exec_lane *l = load_acquire(&q->lanes[i]);
 		u64 head, tail, hoard;

@@ -33,15 +33,24 @@
 #include <exec/internal.h>
 
 /*
- * The distance from slot `start` to the next marked lane, cyclically, d at least; the number of
- * slots if there is none.
+ * The end of the slots whose lanes a search visits.  Relaxed: who must see a marked lane sees the
+ * larger number, too, which is older than the mark.
  */
-static inline u32 lane_next(const struct exec_queue *q, u32 start, u32 d)
+static inline u32 lanes_end(const struct exec_queue *q)
 {
-	u32 n = q->x->words * 64;
+	return load_relaxed(&q->x->words) * 64;
+}
 
+static inline u32 lane_slot(u32 n, u32 s)
+{
+	return s < n ? s : s - n;
+}
+
+/* Of n slots, the distance from `start` to the next marked lane, cyclically, d at least; n: none. */
+static inline u32 lane_next(const struct exec_queue *q, u32 n, u32 start, u32 d)
+{
 	while (d < n) {
-		u32 s = start + d < n ? start + d : start + d - n;
+		u32 s = lane_slot(n, start + d);
 		/* EXEC-Q2 <-> EXEC-Q1, EXEC-Q2 <-> EXEC-Q5 */
 		u64 b = load_acquire(&q->map[s >> 6]) >> (s & 63);
 
@@ -54,17 +63,10 @@ static inline u32 lane_next(const struct exec_queue *q, u32 start, u32 d)
 
 /* Visit all marked lanes, beginning with that of slot `start`. */
 #define for_each_lane(q, start, d, s, l)						\
-	for (d = lane_next(q, start, 0);						\
-	     d < (q)->x->words * 64 &&							\
-	     (s = lane_slot(q, (start) + d), l = load_relaxed(&(q)->lanes[s]), true);	\
-	     d = lane_next(q, start, d + 1))
-
-static inline u32 lane_slot(const struct exec_queue *q, u32 s)
-{
-	u32 n = q->x->words * 64;
-
-	return s < n ? s : s - n;
-}
+	for (u32 lanes_n = (d = 0, lanes_end(q));					\
+	     (d = lane_next(q, lanes_n, start, d)) < lanes_n &&				\
+	     (s = lane_slot(lanes_n, (start) + d), l = load_relaxed(&(q)->lanes[s]), true); \
+	     d++)
 
 static __noinline void hoard_help(struct exec_queue *q, struct exec_lane *l, u64 head)
 {
@@ -433,9 +435,9 @@ static u32 take_low(struct exec_queue *q, struct exec_thread *t, bool *retry)
 
 static u32 lanes_marked(const struct exec_queue *q)
 {
-	u32 i, n = 0;
+	u32 i, n = 0, words = lanes_end(q) / 64;
 
-	for (i = 0; i < q->x->words; i++)
+	for (i = 0; i < words; i++)
 		n += (u32)__builtin_popcountll(load_relaxed(&q->map[i]));
 	return n;
 }
@@ -521,7 +523,7 @@ static u32 hoard_turn(struct exec_queue *q, struct exec_thread *t, bool *found)
 	for_each_lane(q, start, d, s, l) {
 		if (hoard_empty(load_relaxed(&l->hoard.word)))
 			continue;
-		t->around_hoard = lane_slot(q, s + 1);
+		t->around_hoard = lane_slot(lanes_end(q), s + 1);
 		*found = s == t->slot;
 		w = *found ? 0 : hoard_take(&l->hoard);
 		if (w)
@@ -572,7 +574,7 @@ visit:
  */
 static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t, u32 how)
 {
-	u32 end = q->x->words * 64, lanes = lanes_marked(q), first = t->around, s, w = 0;
+	u32 end = lanes_end(q), lanes = lanes_marked(q), first = t->around, s, w = 0;
 	struct exec_lane *mine = load_relaxed(&q->lanes[t->slot]);
 	u32 looks = turn_looks(t, lanes);
 	bool wrapped = false, found = false, retry;
@@ -582,7 +584,7 @@ static __noinline u32 look_around(struct exec_queue *q, struct exec_thread *t, u
 	if (BUSTED(NO_LOOK_AROUND))
 		return 0;
 	while (!w && !found && !(wrapped && t->around > first)) {
-		s = t->around < end ? t->around + lane_next(q, t->around, 0) : t->around;
+		s = t->around < end ? t->around + lane_next(q, end, t->around, 0) : t->around;
 		if (s < end) {
 			t->around = s + 1;
 			w = lane_turn(q, t, s, how, &found);
@@ -769,7 +771,9 @@ u32 queue_take(struct exec_queue *q, struct exec_thread *t, u32 how)
 
 static inline bool lanes_unmarked(const struct exec_queue *q)
 {
-	return lane_next(q, 0, 0) == q->x->words * 64;
+	u32 n = lanes_end(q);
+
+	return lane_next(q, n, 0, 0) == n;
 }
 
 /*
@@ -779,7 +783,7 @@ static inline bool lanes_unmarked(const struct exec_queue *q)
  */
 static inline bool queue_unused(struct exec_queue *q)
 {
-	return lanes_unmarked(q) && (q->x->words == 1 || lanes_unmarked(q)) &&
+	return lanes_unmarked(q) && (lanes_end(q) == 64 || lanes_unmarked(q)) &&
 	       !load_relaxed(&q->n[PQ_HIGH]) && !load_relaxed(&q->n[PQ_ZERO]) &&
 	       !load_relaxed(&q->n[PQ_LOW]);
 }

@@ -57,7 +57,7 @@ static __cold void drive_change(struct exec_queue *q, u32 drive)
 	if (!queue_empty(q))
 		queue_wake(q);
 	/* Threads that sleep in no group must serve it now. */
-	for (i = 0; i < x->max_threads; i++) {
+	for (i = 0; i < slots_end(x); i++) {
 		t = load_relaxed(&x->threads[i]);	/* as in queue_stop() */
 		if (t)
 			exec_unpark(x, t);	/* EXEC-P5 <-> EXEC-P6 */
@@ -552,7 +552,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->warm = (const char *)x;	/* until exec_set_warm() */
 	x->id = cfg->id;
 	x->max_threads = cfg->max_threads;
-	x->words = (cfg->max_threads + 63) / 64;
+	x->words = 1;
 	x->attr = cfg->attr;
 	x->eager = cfg->eager;
 	/* Cap it so that adding it to the current time cannot overflow. */
@@ -635,6 +635,11 @@ void exec_destroy(struct exec *x)
 	free(x);
 }
 
+static size_t map_bytes(const struct exec *x)
+{
+	return (x->max_threads + 511) / 512 * CACHELINE;
+}
+
 int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 		   struct exec_queue **out)
 {
@@ -656,14 +661,14 @@ int exec_queue_add(struct exec *x, const char *name, u32 workers, bool drive,
 	q->late_prio = INT64_MAX;
 	snprintf(q->name, sizeof(q->name), "%s", name);
 	q->lanes = calloc(x->max_threads, sizeof(*q->lanes));
-	q->map = aligned_alloc(CACHELINE, (x->words + 7) / 8 * CACHELINE);
+	q->map = aligned_alloc(CACHELINE, map_bytes(x));
 	q->threads = calloc(workers + 1, sizeof(*q->threads));
 	q->args = calloc(workers + 1, sizeof(*q->args));
 	if (!q->lanes || !q->map || !q->threads || !q->args ||
 	    !group_init(&q->group, 3 + 2 * x->nqueues, x->max_threads) ||
 	    !group_init(&q->reserve, 4 + 2 * x->nqueues, x->max_threads))
 		goto out;
-	memset(q->map, 0, (x->words + 7) / 8 * CACHELINE);
+	memset(q->map, 0, map_bytes(x));
 	for (i = 0; i < PQS; i++) {
 		if (prioq_create(x->nodes, &q->pq[i])) {
 			q->pq[i] = NULL;
@@ -685,8 +690,13 @@ void exec_queue_cpus(struct exec_queue *q, const cpu_set_t *cpus)
 
 int exec_thread_init(struct exec *x, struct exec_thread *t, u32 slot)
 {
+	u32 words = 1;
+
 	if (slot >= x->max_threads)
 		return -EINVAL;
+	/* Before its first mark, with the order of marks: EXEC-P1 <-> EXEC-P2. */
+	while (words <= slot / 64 && !cas_seq_cst(&x->words, &words, slot / 64 + 1))
+		;
 	t->queue = NULL;
 	t->serves = DRIVE_HELP | DRIVE_BARE;
 	t->slot = slot;
@@ -737,7 +747,7 @@ void exec_stats(struct exec *x, struct exec_stats *s)
 	u32 i, k;
 
 	memset(s, 0, sizeof(*s));
-	for (i = 0; i < x->max_threads; i++) {
+	for (i = 0; i < slots_end(x); i++) {
 		/* EXEC-W10 <-> EXEC-W9 */
 		struct exec_thread *t = load_acquire(&x->threads[i]);
 
@@ -753,7 +763,7 @@ void exec_stats(struct exec *x, struct exec_stats *s)
 		struct exec_queue *q = x->queues[i];
 
 		s->workers += load_relaxed(&q->alive);
-		for (k = 0; k < x->max_threads; k++) {
+		for (k = 0; k < slots_end(x); k++) {
 			/* EXEC-Q4 <-> EXEC-Q3 */
 			struct exec_lane *l = load_acquire(&q->lanes[k]);
 

@@ -295,6 +295,9 @@ void pool_cache_flush(struct pool *p, struct pool_cache *c)
 {
 	struct pool_full *f = pool_full(p);
 
+	/* A thread touches no cache that it did not use. */
+	if (!(c->n | c->nspare))
+		return;
 	store_relaxed(&c->puts, c->puts + c->nspare + c->n);
 	if (c->nspare)
 		mag_put(f, &f->full, c->spare, c->nspare);

@@ -52,8 +52,7 @@ NUMBERS = [
      ("core/engine.c", r"ext1 = [^\n]*max_ops / (\d+), (\d+)u\), (\d+)u[^\n]*\n"
                        r"[^\n]*max_ops / (\d+), (\d+)u\), (\d+)u[^\n]*\n"
                        r"[^\n]*max_ops / (\d+), (\d+)u\), (\d+)u")),
-    ("limits.md", r"config\.max_threads, at most (\d+)",
-     ("core/engine.c", r'"max_threads", c->max_threads, 1, (\d+)')),
+    ("limits.md", r"config\.max_threads, at most (\d+)", "(1 << SLOT_BITS) - 1"),
     ("limits.md", r"other devices \| (\d+), with (\d+) compute streams each; (\d+) adopted",
      "MAX_DEVICES", "MAX_STREAMS", "MAX_ADOPTED"),
     ("devices.md", r"At most (\d+) devices, (\d+) compute streams each, (\d+) adopted",

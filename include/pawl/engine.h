@@ -102,7 +102,8 @@ struct pawl_config {
 					   2^20 - 4096 */
 	unsigned int max_vars;		/* vars alive at once, rounded up, at most 2^26; 0, the
 					   default: 2^26, and 2^18 with prefault */
-	unsigned int max_threads;	/* threads inside the engine at once; default 256 */
+	unsigned int max_threads;	/* threads inside the engine at once, at most 2047; 0, the
+					   default: 2047, and 256 with prefault */
 	unsigned int window;		/* ops in flight and completions that are not reaped; 0,
 					   the default: max_ops.  Exact if the policy is to fail,
 					   else to within an eighth per pushing thread.  An op on

@@ -13,6 +13,7 @@
  *
  * Before that, an engine without any setting has very many objects at once, and afterwards the
  * memory that it had before: vars that are written, twice, and completion queues and groups.
+ * Threads, five times as many one after the other as at once, leave their slots.
  *
  *	memory [--seconds S]	(PAWL_MEMORY_SECONDS; 1 for each part)
  *	PAWL_MEMORY_VARS=10000000	(a million)
@@ -25,6 +26,8 @@
 
 #define BOUND_KIB	16384u
 #define BACK_KIB	8192u	/* what may be left of very many vars */
+#define THREADS		2000u	/* at once */
+#define SLOT_KIB	16u	/* what may be left of each, with what the C library keeps */
 
 static double seconds = 1;
 
@@ -280,6 +283,54 @@ static u32 queues_and_groups(void)
 	return queues < groups ? queues : groups;
 }
 
+static u32 came, leave;			/* A */
+
+static void *comes(void *arg)
+{
+	pawl_var_t v = var_new(eng);
+	u32 i;
+
+	for (i = 0; i < 100; i++)
+		OK(push_write(eng, nothing, NULL, v));
+	OK(pawl_wait_readable(eng, v, -1, NULL));
+	OK(pawl_var_delete(eng, v, NULL, NULL));
+	fetch_add_release(&came, 1);
+	while (!load_acquire(&leave))
+		nap_us(20000);
+	return NULL;
+}
+
+/* Return what is left of THREADS threads when they have ended, in KiB. */
+static u64 threads_and_back(void)
+{
+	pthread_t *t = malloc(THREADS * sizeof(*t));
+	pthread_attr_t attr;
+	u64 before, most = 0, left = 0;
+	u32 i, k;
+
+	MUST(t && !pthread_attr_init(&attr) && !pthread_attr_setstacksize(&attr, 65536));
+	eng = engine_with(NULL);
+	for (k = 0; k <= 5; k++) {
+		before = k ? before : rss_kib();
+		came = leave = 0;
+		for (i = 0; i < THREADS; i++)
+			MUST(!pthread_create(&t[i], &attr, comes, NULL));
+		MUST(soon(load_acquire(&came) == THREADS));
+		most = rss_kib();
+		store_release(&leave, 1);
+		for (i = 0; i < THREADS; i++)
+			join(t[i]);
+		OK(pawl_wait_all(eng, -1, NULL));
+		OK(pawl_trim(eng));
+		left = rss_kib() > before ? rss_kib() - before : 0;
+		printf("  %u threads: %llu KiB, and %llu KiB after\n", THREADS,
+		       (unsigned long long)(most - before), (unsigned long long)left);
+	}
+	OK(pawl_engine_destroy(eng));
+	free(t);
+	return left;
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction sa = { .sa_handler = on_stop };
@@ -297,6 +348,8 @@ int main(int argc, char **argv)
 	/* A sanitizer keeps memory of its own for each address. */
 	ok &= SANITIZED || end_kib <= BACK_KIB;
 	ok &= queues_and_groups() == 1 << 20;
+	end_kib = threads_and_back();
+	ok &= SANITIZED || end_kib <= THREADS * SLOT_KIB;
 	for (i = 0; i < PARTS; i++) {
 		grew[i] = part(i, &ops[i], &end_kib);
 		printf("  %-24s %8llu KiB in %llu ops of the others; %llu KiB when it was over\n",

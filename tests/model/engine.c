@@ -456,7 +456,7 @@ static u32 outside(u32 p)
 
 	if (sum == UINT32_MAX)
 		model_fail("a pool is broken");
-	for (i = 0; i < load_relaxed(&me.e->used_slots); i++) {
+	for (i = 0; i < slots_used(me.e); i++) {
 		struct pool_cache *c = &thread_of(me.e, i)->cache[p];
 
 		sum += c->n + c->nspare;
@@ -473,7 +473,7 @@ static u64 counted_in_flight(void)
 	u64 n = load_relaxed(&me.e->gone.pushed) - load_relaxed(&me.e->gone.completed);
 	u32 i;
 
-	for (i = 0; i < load_relaxed(&me.e->used_slots); i++)
+	for (i = 0; i < slots_used(me.e); i++)
 		n += load_relaxed(&thread_of(me.e, i)->pushed) -
 		     load_relaxed(&thread_of(me.e, i)->completed);
 	return n;

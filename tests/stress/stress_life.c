@@ -365,7 +365,7 @@ static void *host(void *arg)
 static void check_pools(struct round *r)
 {
 	struct pawl_engine *e = r->e;
-	u32 used = load_acquire(&e->used_slots), i, k;
+	u32 used = slots_used(e), i, k;
 
 	for (i = 0; i < used; i++)
 		for (k = 0; k < POOLS; k++)

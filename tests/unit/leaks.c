@@ -21,7 +21,7 @@ static u32 outside(struct pawl_engine *e, u32 p)
 {
 	u32 i, sum = pool_depot_count(e->pool[p]);
 
-	for (i = 0; i < load_relaxed(&e->used_slots); i++)
+	for (i = 0; i < slots_used(e); i++)
 		sum += thread_of(e, i)->cache[p].n + thread_of(e, i)->cache[p].nspare;
 	return pool_carved(e->pool[p]) - sum;
 }

@@ -22,7 +22,7 @@ START_TEST(test_config_defaults)
 	ck_assert_uint_eq(c.cpu_devices, 1);
 	ck_assert_uint_eq(c.max_ops, 1 << 18);
 	ck_assert_uint_eq(c.max_vars, 0);
-	ck_assert_uint_eq(c.max_threads, 256);
+	ck_assert_uint_eq(c.max_threads, 0);
 	ck_assert_uint_eq(c.window, 0);
 	ck_assert(!c.prefault);
 	ck_assert_uint_eq(c.trim_ns, 1000000000);
@@ -40,7 +40,8 @@ START_TEST(test_config_defaults)
 	/* An engine without a configuration has them, too. */
 	OK(pawl_engine_create(NULL, &e));
 	ck_assert_uint_eq(e->cfg.max_vars, 1 << 26);
-	e->cfg.max_vars = 0;
+	ck_assert_uint_eq(e->cfg.max_threads, 2047);
+	e->cfg.max_vars = e->cfg.max_threads = 0;
 	ck_assert(!memcmp(&e->cfg, &c, sizeof(c)));
 	OK(pawl_engine_destroy(e));
 }
@@ -209,7 +210,6 @@ START_TEST(test_create_ranges)
 	REFUSE(max_ops, 63, "63");
 	REFUSE(max_ops, (1 << 20) - 4095, "1044481");
 	REFUSE(max_vars, (1 << 26) + 1, "67108865");
-	REFUSE(max_threads, 0, "0");
 	REFUSE(max_threads, 2048, "2048");
 	REFUSE(device_streams, 0, "0");
 	REFUSE(device_streams, 33, "33");
@@ -309,13 +309,12 @@ START_TEST(test_create_edges)
 	ck_assert_uint_eq(n, 2);
 	OK(pawl_engine_destroy(e));
 
-	/* Many threads keep objects: one op more is one too many. */
+	/* As many threads as tags can name, also with as many ops as may be. */
 	c = small(PAWL_PER_DEVICE, 0);
-	c.max_threads = 1000;
-	c.max_ops = (1 << 20) - 2 * POOL_MAG * c.max_threads;
-	FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_threads 1000 exceed 2^20");
-	c.max_ops--;
+	c.max_threads = 0;
+	c.max_ops = (1 << 20) - 4096;
 	e = engine_with(&c);
+	ck_assert_uint_eq(e->max_threads, 2047);
 	OK(pawl_engine_destroy(e));
 }
 END_TEST

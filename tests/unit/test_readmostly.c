@@ -255,11 +255,11 @@ START_TEST(test_a_reader_in_flight_is_counted_at_any_moment)
 	ck_assert(in_mode(e, v));
 	i = rm_tag_index(word_snapshot(word_of(e, v)).tag);
 	ck_assert_uint_eq(rm_reading(e, i), 1);
-	ck_assert_uint_ge(load_relaxed(&e->used_slots), 2);
+	ck_assert_uint_ge(slots_used(e), 2);
 	trap_init(in_and_out);
 	for (k = 0; k == 0 || trap.stops; k++) {
 		/* in the first row, and in the last one */
-		late = rm_row(e, k & 1 ? load_relaxed(&e->used_slots) - 1 : 0, i);
+		late = rm_row(thread_of(e, k & 1 ? slots_used(e) - 1 : 0), i);
 		trap_after(k / 2, n = rm_reading(e, i));
 		ck_assert_uint_ge(n, 1);
 	}

@@ -42,7 +42,7 @@ START_TEST(test_newer_config)
 
 	pawl_config_init_size(&c.old, SIZE(newer_config));
 	ck_assert_uint_eq(c.old.size, SIZE(newer_config));
-	ck_assert_uint_eq(c.old.max_threads, 256);
+	ck_assert_uint_eq(c.old.max_ops, 1 << 18);
 	ck_assert(!c.unknown[0] && !c.unknown[1] && c.others == OTHERS);
 	c.old.workers = 0;
 	OK(pawl_engine_create(&c.old, &e));

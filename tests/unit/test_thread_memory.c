@@ -27,7 +27,7 @@ START_TEST(test_without_a_key_no_engine_is_created)
 	struct pawl_engine *e = NULL;
 	u32 n = 0, k;
 
-	c.max_threads = 0;	/* an error's text needs a key, too */
+	c.max_threads = 2048;	/* an error's text needs a key, too */
 	FAILS(pawl_engine_create(&c, &e), -EINVAL, "max_threads");
 	c.max_threads = 2;
 	while (n < COUNT(keys) && !pthread_key_create(&keys[n], NULL))
@@ -204,8 +204,7 @@ static void *attaches_to_touch(void *arg)
 
 	MUST(!pawl_thread_attach(e));
 	t = thread_get(e);
-	MUST(resident(t, sizeof(*t)));
-	MUST(resident(e->rm_rows + (size_t)t->slot * RM_MAX, RM_MAX * sizeof(struct rm_row)));
+	MUST(resident(t, THREAD_SIZE));
 	/* and so are those of the next slot */
 	if (t->slot < 4)
 		join(spawn(attaches_to_touch, e));
