@@ -602,11 +602,12 @@ static __always_inline_fn bool op_plain(u32 special, const struct op *op, u32 ex
 }
 
 /*
- * run_slow() and finish_op() without what a plain op does not need. noted is a constant: the op
- * is plain except for its note.
+ * run_slow() and finish_op() without what a plain op does not need.  `except` is a constant: the
+ * op is plain except for its note (OP_NOTE) or its release function (OP_RELEASE).
  */
-static __always_inline_fn u32 run_plain(struct thread *t, struct op *op, u32 opi, bool noted)
+static __always_inline_fn u32 run_plain(struct thread *t, struct op *op, u32 opi, u32 except)
 {
+	bool noted = except == OP_NOTE;
 	u32 note = noted ? op->note : 0, next;
 	const char *name = noted ? op_name(op) : NULL;
 	struct frame f;
@@ -621,10 +622,19 @@ static __always_inline_fn u32 run_plain(struct thread *t, struct op *op, u32 opi
 	frame_push(t, &f, op, opi);
 	PROBE4(start, t->ex.id, opi, op->fn, t->ex.slot);
 	status = op->fn(&f.run, op->arg);
-	frame_pop(t, &f);
-	if (unlikely(status | (op->flags & OP_ERR)))
-		return run_end(t, &f, op, opi, status);
-	PROBE4(end, t->ex.id, opi, 0, t->ex.slot);
+	if (except == OP_RELEASE && likely(!(status | (op->flags & OP_ERR)))) {
+		PROBE4(end, t->ex.id, opi, 0, t->ex.slot);
+		/* It still holds its vars, and the frame says so: see finish_release(). */
+		op->release(op->arg, 0);
+		if (BUSTED(RELEASE_TWICE))
+			op->release(op->arg, 0);
+		frame_pop(t, &f);
+	} else {
+		frame_pop(t, &f);
+		if (unlikely(status | (op->flags & OP_ERR)))
+			return run_end(t, &f, op, opi, status);
+		PROBE4(end, t->ex.id, opi, 0, t->ex.slot);
+	}
 	if (!noted || !note_reaped(t->e, note))
 		room_free(t, 1);
 	next = release_all(t, op, 0, true);
@@ -642,8 +652,10 @@ static __always_inline_fn u32 run_op(struct thread *t, struct op *op, u32 opi)
 	u32 special = load_relaxed(&t->e->special);
 
 	if (likely(op_plain(special, op, 0)))
-		return run_plain(t, op, opi, false);
-	return op_plain(special, op, OP_NOTE | OP_ASK) ? run_plain(t, op, opi, true) :
+		return run_plain(t, op, opi, 0);
+	if (op_plain(special, op, OP_RELEASE))
+		return run_plain(t, op, opi, OP_RELEASE);
+	return op_plain(special, op, OP_NOTE | OP_ASK) ? run_plain(t, op, opi, OP_NOTE) :
 	       run_slow(t, op, opi);
 }
 
