@@ -729,6 +729,19 @@ START_TEST(test_an_op_that_began_and_did_not_end)
 }
 END_TEST
 
+/* A body ends with what began in a wait of it, so the thread's next push is in no body. */
+START_TEST(test_a_launch_without_an_end_inside_a_body)
+{
+	static const unsigned char events[] = {
+		REC_PUSH, 10, 4, 2, 0, 1, 3, 0, REC_PUSH, 0, 2, 0, 0, 1, 5, 0,
+		REC_BEGIN, 10, 4, 2, 1, 1, REC_BEGIN, 5, 2, 0, 1, 1, REC_END, 10, 2, 1,
+		REC_PUSH, 5, 2, 0, 0, 0 };
+
+	prints("info", events, sizeof(events), false,
+	       "ops        3 pushed by 1 threads, 0 of them in bodies; 2 begun, 1 over,");
+}
+END_TEST
+
 /* Times that no op has are not printed, nor waits and events of unknown ops if there are none. */
 START_TEST(test_info_of_ops_that_did_not_begin)
 {
@@ -813,7 +826,7 @@ START_TEST(test_json_says_what_is_missing)
 END_TEST
 
 SUITE("reccmd", test_ops_in_another_order_than_in_the_file, test_names_of_ops_are_whole,
-      test_the_names_of_properties, test_an_op_that_began_and_did_not_end,
+      test_the_names_of_properties, test_an_op_that_began_and_did_not_end, test_a_launch_without_an_end_inside_a_body,
       test_info_of_ops_that_did_not_begin,
       test_which_characters_of_a_name_json_escapes, test_json_says_what_is_missing,
       test_who_pushed_and_who_ran_an_op, test_info_counts_the_events,

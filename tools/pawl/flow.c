@@ -16,10 +16,12 @@
 #endif
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 #include <core/record_format.h>
 
 #include "flow_events.h"
@@ -782,6 +784,25 @@ int flow_run(struct flow *f, const struct flow_sink *sink, void *ctx)
 	return rc;
 }
 
+/* If it is a compressed recording, copy its contents to a file without a name. */
+static int unpack(const char *path, int fd)
+{
+	unsigned char buf[1 << 16];
+	gzFile in = gzopen(path, "rb");
+	FILE *to = in && gzread(in, buf, 4) == 4 && get_le32(buf) == REC_MAGIC ? tmpfile() : NULL;
+	int n, rc = to && !gzrewind(in) ? 0 : -1;
+
+	while (!rc && (n = gzread(in, buf, sizeof(buf))) != 0)
+		rc = n < 0 || fwrite(buf, 1, (size_t)n, to) != (size_t)n ? -1 : 0;
+	if (in && gzclose_r(in) != Z_OK)
+		rc = -1;
+	if (to && (fflush(to) || (!rc && dup2(fileno(to), fd) < 0)))
+		rc = -1;
+	if (to)
+		fclose(to);
+	return rc;
+}
+
 int flow_open(const char *path, struct flow **out)
 {
 	struct flow *f = calloc(1, sizeof(*f));
@@ -794,6 +815,9 @@ int flow_open(const char *path, struct flow **out)
 	if (!f)
 		return -ENOMEM;
 	f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (f->fd >= 0 && !fstat(f->fd, &st) && S_ISREG(st.st_mode) && pread(f->fd, magic, 2, 0) == 2 &&
+	    magic[0] == 0x1f && magic[1] == 0x8b && unpack(path, f->fd))
+		goto out;
 	if (f->fd < 0 || fstat(f->fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < flow_min ||
 	    pread(f->fd, magic, 4, 0) != 4 || get_le32(magic) != REC_MAGIC)
 		goto out;

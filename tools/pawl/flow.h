@@ -52,8 +52,9 @@ struct flow_sink {
 extern uint64_t flow_min;
 
 /*
- * Open a recording that is not compressed, and check its chunks.  Returns 0; 1 if the caller must
- * use workload_load(), because it is no recording, is damaged, or is small; or -ENOMEM.
+ * Open a recording, and check its chunks; a compressed one is copied to a file without a name.
+ * Returns 0; 1 if the caller must use workload_load(), because it is no recording, is damaged, or is
+ * small; or -ENOMEM.
  */
 int flow_open(const char *path, struct flow **f);
 void flow_close(struct flow *f);

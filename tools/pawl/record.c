@@ -324,10 +324,15 @@ static int stack_push(struct cursor *c, struct state *st, const struct rec_op *o
 	return rc;
 }
 
+/* A body ended, and with it what is above, which began in a wait of it. */
 static void stack_pop(struct cursor *c, struct state *st, const struct rec_op *o)
 {
-	if (st->depth && st->stack[st->depth - 1] == (uint32_t)(o - c->rd->r->ops))
-		st->depth--;
+	size_t i = st->depth;
+
+	while (i && st->stack[i - 1] != (uint32_t)(o - c->rd->r->ops))
+		i--;
+	if (i)
+		st->depth = i - 1;
 }
 
 /*

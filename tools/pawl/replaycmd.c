@@ -17,7 +17,7 @@ static const char help[] =
 "Usage: pawl replay [OPTION]... FILE\n"
 "Push a recorded workload on an engine, in the serial order of the recording, and check\n"
 "that every body finds its vars in the same versions. FILE: a recording (PAWL_RECORD), a\n"
-"WfFormat instance, or a trace of PyTorch or Chrome; the last two may be compressed.\n\n"
+"WfFormat instance, or a trace of PyTorch or Chrome; all may be compressed.\n\n"
 "  -w, --workers=N    N threads run the bodies, with 0 the one that pushes (default: as many\n"
 "                     as processors, among them the one that pushes)\n"
 "  -e, --engine=KIND  per-device (default), pooled or naive\n"
