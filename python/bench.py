@@ -1,71 +1,64 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of an op from Python, beside concurrent.futures.ThreadPoolExecutor in the same run.
+"""The cost of an op from Python, beside a ThreadPoolExecutor in the same run.
 
-Prints the least of several rounds, in microseconds per op: of the call that pushes or submits,
-and from the first push to the last result.  The bodies do nothing.
+In turns, and the median of the rounds, in microseconds per op from the first push to the last
+result, with the median of the ratios of two neighbors.  The bodies do nothing.
 """
 import asyncio
+import statistics
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pawl
 
-OPS, ROUNDS, WORKERS = 5000, 15, 1
+OPS, ONES, ROUNDS, WORKERS = 5000, 1000, 15, 1
 
 
 def body():
     return None
 
 
-def rounds(push, finish):
-    calls, all_of_it = [], []
-    for _ in range(ROUNDS):
-        begin = time.perf_counter()
-        ops = [push(body) for _ in range(OPS)]
-        calls.append(time.perf_counter() - begin)
-        finish(ops)
-        all_of_it.append(time.perf_counter() - begin)
-    return [min(t) / OPS * 1e6 for t in (calls, all_of_it)]
-
-
-def results(ops):
-    for op in ops:
+def many(make):
+    for op in [make(body) for _ in range(OPS)]:
         op.result()
 
 
-async def awaited(make):
-    best = []
-    for _ in range(ROUNDS):
-        begin = time.perf_counter()
-        await asyncio.gather(*[make() for _ in range(OPS)])
-        best.append(time.perf_counter() - begin)
-    return [float("nan"), min(best) / OPS * 1e6]
+def one_by_one(make):
+    for _ in range(ONES):
+        make(body).result()
 
 
+async def gathered(make):
+    await asyncio.gather(*[make(body) for _ in range(OPS)])
+
+
+async def awaited_one_by_one(make):
+    for _ in range(ONES):
+        await make(body)
+
+
+def microseconds(run, call, make, ops):
+    begin = time.perf_counter()
+    run(call(make))
+    return (time.perf_counter() - begin) / ops * 1e6
+
+
+print(f"{sys.implementation.name} {sys.version.split()[0]}, {WORKERS} worker, {OPS} and {ONES} ops, "
+      f"{ROUNDS} rounds")
+print(f"{'microseconds per op':36}{'pawl':>8}{'beside':>8}{'ratio':>8}")
+loop = asyncio.new_event_loop()
 with pawl.Engine(WORKERS) as engine, ThreadPoolExecutor(WORKERS) as pool:
-    var = engine.var()
-    table = {
-        "pawl, push": rounds(engine.push, results),
-        "pawl, push that writes one var": rounds(lambda f: engine.push(f, writes=var), results),
-        "ThreadPoolExecutor, submit": rounds(pool.submit, results),
-    }
-
-    async def both():
-        loop = asyncio.get_running_loop()
-        table["pawl, await"] = await awaited(lambda: engine.push(body))
-        table["ThreadPoolExecutor, run_in_executor"] = \
-            await awaited(lambda: loop.run_in_executor(pool, body))
-
-    asyncio.run(both())
-
-print(f"{sys.implementation.name} {sys.version.split()[0]}, {WORKERS} worker, {OPS} ops, "
-      f"least of {ROUNDS} rounds")
-print(f"{'microseconds per op':40}{'call':>8}{'all':>8}")
-for name, (call, total) in table.items():
-    print(f"{name:40}{call:8.2f}{total:8.2f}")
-submit, push = table["ThreadPoolExecutor, submit"], table["pawl, push"]
-print("pawl / ThreadPoolExecutor: call %.2f, all %.2f; awaited %.2f" % (
-    push[0] / submit[0], push[1] / submit[1],
-    table["pawl, await"][1] / table["ThreadPoolExecutor, run_in_executor"][1]))
+    loop.set_default_executor(pool)
+    for name, run, call, ops, other in (
+            ("many, submit()", id, many, OPS, pool.submit),
+            ("one by one, submit()", id, one_by_one, ONES, pool.submit),
+            ("gathered, to_thread()", loop.run_until_complete, gathered, OPS, asyncio.to_thread),
+            ("awaited one by one, to_thread()", loop.run_until_complete, awaited_one_by_one, ONES,
+             asyncio.to_thread)):
+        pairs = [[microseconds(run, call, make, ops) for make in (engine.push, other)]
+                 for _ in range(ROUNDS)]
+        print(f"{name:36}" + "".join(f"{statistics.median(column):8.1f}" for column in zip(*pairs))
+              + f"{statistics.median(a / b for a, b in pairs):8.2f}")
+    loop.close()
