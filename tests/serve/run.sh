@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # run.sh [PYTEST ARGUMENT...]: compares models of pawl serve with onnxruntime and mxnet, in the
-# build folder.  run.sh --speed [WORD...]: compares their times with onnxruntime (speed.py).
+# build folder.  run.sh --speed [WORD...]: compares their times with onnxruntime (speed.py);
+# run.sh --memory: the memory of a server (memory.py).
 # Makes a virtualenv with packages from PyPI, among them models, and the one of make
 # check-mxnet.  Exit status 0: passed, 77: PyPI is out of reach.
 set -eu
@@ -31,9 +32,11 @@ fi
 export PYTHONDONTWRITEBYTECODE=1 MODEL_RUN=$PWD/tests/serve/model_run \
 	FUZZ_MODELS=$PWD/tests/serve/fuzz_models MXNET_PYTHON="$mx" \
 	PAWL_COMMAND=$PWD/tools/pawl/pawl
-if [ "${1:-}" = --speed ]; then
+case ${1:-} in
+--speed | --memory)
+	program=$here/${1#--}.py
 	shift
-	exec "$venv/bin/python" "$here/speed.py" "$@"
-fi
+	exec "$venv/bin/python" "$program" "$@" ;;
+esac
 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$here/test_models.py" \
 	"$here/test_backend.py" "$@"

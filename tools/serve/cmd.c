@@ -596,7 +596,7 @@ static int defaults(struct config *cfg)
 {
 	*cfg = (struct config){ .port = 8000, .grpc_port = GRPC_DEFAULT, .loops = 1,
 		.max_connections = 10000, .max_header = 16384, .max_body = 64u << 20,
-		.max_memory = 1u << 30, .slot_memory = 256u << 20, .slot_idle_ns = 10000000000u,
+		.max_memory = 1u << 30, .slot_memory = 48u << 20, .slot_idle_ns = 10000000000u,
 		.model_memory = (uint64_t)4 << 30, .idle_ns = 60000000000u, .read_ns = 30000000000u,
 		.write_ns = 30000000000u, .drain_ns = 30000000000u, .grace_ns = 1000000000u,
 		.model = { .max_batch = 8, .queue_requests = 1000, .queue_bytes = 256u << 20,

@@ -104,6 +104,11 @@ const struct serve_shape *serve_slot_output_shape(struct serve_slot *s, unsigned
 bool serve_slot_apart(const struct serve_slot *s);
 /* Its memory, about.  Of a backend it changes with each run. */
 size_t serve_slot_bytes(const struct serve_slot *s);
+/*
+ * Return memory of its tensors to the kernel until the next run: up to most bytes, behind the
+ * first ones that earlier calls have returned since the last run.  Returns how much that was.
+ */
+size_t serve_slot_empty(struct serve_slot *s, size_t first, size_t most);
 /* Move the slot to another engine; no launch is in flight.  -ENOMEM leaves it unchanged. */
 int serve_slot_move(struct serve_slot *s, struct pawl_engine *to);
 

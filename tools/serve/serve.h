@@ -217,6 +217,8 @@ struct slot {
 	bool by_rows;			/* each output has a row for each row of the inputs */
 	bool light;			/* on the engine without workers */
 	bool warm;			/* planned at the load, and kept until the end */
+	uint64_t emptied;		/* bytes of its tensors that the kernel has back */
+	bool is_empty;			/* these are all */
 	struct slot *idle_next, *idle_prev;	/* free ones of all models; the oldest first */
 	uint64_t uses;			/* runs */
 	unsigned int runs, slow;	/* of this period; slow ones in a row (light.c) */
@@ -689,6 +691,7 @@ struct server {
 	uint64_t pass[ENGINES], scan;	/* of the model that ran last; they never go back */
 	uint64_t now, light_end;	/* the last completion; when light runs pause */
 	struct slot *idle, *idle_tail;	/* free slots that can be freed */
+	struct slot *idle_full;		/* those before it are empty */
 	uint64_t idle_bytes;
 	/* A: counts */
 	u64 connections, requests, answers;

@@ -12,13 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "ort.h"
 #include "slot.h"
 
-#define PRIM_BYTES	((size_t)128 << 10)
+#define PRIM_BYTES	((size_t)64 << 10)
 
 int slot_no_memory(struct serve_slot *s)
 {
@@ -232,6 +233,31 @@ int serve_slot_plan(struct serve_slot *s)
 	return rc;
 }
 
+/* The next run finds zeros, as the first one did. */
+size_t serve_slot_empty(struct serve_slot *s, size_t first, size_t most)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at, end;
+	size_t done = 0, n;
+	unsigned int i;
+
+	for (i = 0; i < s->nblocks && done < most; i++) {
+		/* the whole pages of the block */
+		at = ((uintptr_t)s->block[i].data + page - 1) & -page;
+		end = ((uintptr_t)s->block[i].data + s->block[i].bytes) & -page;
+		n = end > at ? end - at : 0;
+		if (first >= n) {
+			first -= n;
+			continue;
+		}
+		n -= first;
+		n = n < most - done ? n : most - done;
+		madvise((char *)at + first, n, MADV_DONTNEED);
+		first = 0;
+		done += n;
+	}
+	return done;
+}
+
 void serve_slot_destroy(struct serve_slot *s)
 {
 	unsigned int i, k;
@@ -241,6 +267,8 @@ void serve_slot_destroy(struct serve_slot *s)
 	if (s->graph.h)
 		pawl_graph_delete(s->e, s->graph);
 	ort_destroy(s->ort);
+	/* the heap keeps the pages of what is freed */
+	serve_slot_empty(s, 0, s->nfilled == s->nblocks ? SIZE_MAX : 0);
 	for (i = 0; i < s->nblocks; i++) {
 		free(s->block[i].data);
 		free(s->block[i].users);

@@ -31,6 +31,8 @@
 
 #define MAX_SLOTS	64		/* of a version */
 #define OLD_NS		1000000000u	/* a free slot that was unused for this time */
+#define HOT_NS		100000000u	/* the same, of its tensors */
+#define MAX_EMPTIED	((uint64_t)4 << 20) /* bytes at a time: 4 MB take 0.3 ms */
 #define MOST_ROWS	8		/* of a batch that is tried at the load */
 #define PIECE_NS	1000000u	/* of a plan, while other ops wait */
 #define LARGE		((uint64_t)1 << 20) /* bytes; to free them takes some 80 us */
@@ -266,6 +268,8 @@ static void idle_enter(struct slot *s)
 	s->idle_prev = sv->idle_tail;
 	*(s->idle_prev ? &s->idle_prev->idle_next : &sv->idle) = s;
 	sv->idle_tail = s;
+	if (!sv->idle_full)
+		sv->idle_full = s;
 	sv->idle_bytes += s->bytes;
 }
 
@@ -275,7 +279,11 @@ static void idle_leave(struct slot *s)
 
 	*(s->idle_prev ? &s->idle_prev->idle_next : &sv->idle) = s->idle_next;
 	*(s->idle_next ? &s->idle_next->idle_prev : &sv->idle_tail) = s->idle_prev;
-	sv->idle_bytes -= s->bytes;
+	if (sv->idle_full == s)
+		sv->idle_full = s->idle_next;
+	sv->idle_bytes -= s->bytes - s->emptied;
+	s->emptied = 0;
+	s->is_empty = false;
 }
 
 /* It is not free any more. */
@@ -305,14 +313,55 @@ static void slot_drop(struct version *v)
 }
 
 /*
- * The budget for the free slots of all models.  What was used once goes first; what was used
- * more often only if that was long ago, since requests may need it at once again, and the newest
- * of a version stays.
+ * Return up to most bytes of its tensors to the kernel.  Returns how much that was: less if no
+ * more is left.
+ */
+static uint64_t slot_empty(struct slot *s, uint64_t most)
+{
+	uint64_t n = serve_slot_empty(s->s, s->emptied, most);
+
+	s->emptied += n;
+	s->is_empty = n < most;
+	s->sv->idle_bytes -= n;
+	return n;
+}
+
+/* A request for its shapes may arrive at once: keep its tensors. */
+static bool is_hot(const struct slot *s, uint64_t now)
+{
+	if (s == s->sv->idle_tail && !s->sv->planning)
+		return s->done_ns + OLD_NS > now;
+	return s->uses > 1 && s->done_ns + HOT_NS > now;
+}
+
+/*
+ * The budget for the free slots of all models.  Tensors go first, since a plan takes longer than
+ * the faults of their pages, and only some at a time.  Returns whether that does not suffice.
+ */
+static bool slots_empty(struct server *sv, uint64_t now)
+{
+	uint64_t most = load_relaxed(&sv->cfg.slot_memory), left = MAX_EMPTIED;
+	struct slot *s;
+
+	for (s = sv->idle_full; s && left && sv->idle_bytes > most; s = s->idle_next) {
+		if (!s->is_empty && !is_hot(s, now))
+			left -= slot_empty(s, left);
+		if (s == sv->idle_full && s->is_empty)
+			sv->idle_full = s->idle_next;
+	}
+	return left && sv->idle_bytes > most;
+}
+
+/*
+ * Then slots go: those that were used once at once, and those that were used more often if that
+ * was long ago; the newest slot of a version stays.
  */
 static void slots_trim(struct server *sv, uint64_t now)
 {
 	struct slot *s, *next;
 
+	if (!slots_empty(sv, now))
+		return;
 	for (s = sv->idle; s && sv->idle_bytes > load_relaxed(&sv->cfg.slot_memory); s = next) {
 		next = s->idle_next;
 		if (s == s->v->free || (s->uses > 1 && s->done_ns + OLD_NS > now))
@@ -333,6 +382,7 @@ void slots_tick(struct server *sv, uint64_t now)
 		unlink_free(s);
 		slot_free(s);
 	}
+	slots_trim(sv, now);
 	if (any)
 		helper_trim(sv, TRIM_HEAP | TRIM_CACHE);
 }
@@ -444,6 +494,7 @@ int plan_continue(struct slot *s, bool first)
 {
 	struct pawl_op op = PAWL_OP_INIT;
 
+	slots_empty(s->sv, now_ns());
 	op.fn = plan;
 	op.arg = s;
 	op.name = "plan";

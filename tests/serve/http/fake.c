@@ -254,6 +254,14 @@ size_t serve_slot_bytes(const struct serve_slot *s)
 	return s->bytes * (s->f->m.ninputs + 1);
 }
 
+size_t serve_slot_empty(struct serve_slot *s, size_t first, size_t most)
+{
+	(void)s;
+	(void)first;
+	(void)most;
+	return 0;
+}
+
 void *serve_slot_input(struct serve_slot *s, unsigned int i, size_t bytes)
 {
 	if (s->f->in[0].type == SERVE_BYTES) {
