@@ -260,6 +260,8 @@ __cold int admit_slow(struct thread *t, u32 n)
 	u64 net = t->taken - t->freed + n;
 	int rc = 0;
 
+	if (unlikely(e->kind == PAWL_NAIVE))
+		exec_look_now(e->x);
 	if (e->policy == PAWL_WINDOW_FAIL) {
 		if (n > e->window)
 			return err(-E2BIG, "push_batch: %u ops, config.window is %u", n,

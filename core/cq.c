@@ -858,20 +858,29 @@ int pawl_cq_fd(struct pawl_engine *e, pawl_cq_t h)
 }
 PAWL_EXPORT(pawl_cq_fd);
 
+/* The handle of queue i, and its completions to come or to be reaped. */
+u64 cq_use(struct pawl_engine *e, u32 i, u32 *n)
+{
+	u64 life = load_relaxed(&cq_of(e, i)->life);
+
+	*n = (u32)life & ~CQ_REAPING;
+	return life >> 32 << 32 | i;
+}
+
 /* The queue with the most completions to come or to be reaped.  Progress: wait-free. */
 u64 cq_fullest(struct pawl_engine *e)
 {
-	u32 i, n = pool_carved(e->pool[POOL_CQ]), best = 0, most = 0;
+	u32 i, n = pool_carved(e->pool[POOL_CQ]), most = 0, k;
+	u64 best = 0, h;
 
 	for (i = 1; i <= n; i++) {
-		u32 k = (u32)load_relaxed(&cq_of(e, i)->life) & ~CQ_REAPING;
-
+		h = cq_use(e, i, &k);
 		if (k <= most)
 			continue;
 		most = k;
-		best = i;
+		best = h;
 	}
-	return best ? load_relaxed(&cq_of(e, best)->life) >> 32 << 32 | best : 0;
+	return best;
 }
 
 /* Close the eventfds.  The engine is being destroyed, and no thread uses its queues. */

@@ -73,6 +73,7 @@ int note_begin(struct thread *t, struct op *op, bool starts);
 void note_end(struct thread *t, u32 idx, const char *name, int status);
 bool note_reaped(struct pawl_engine *e, u32 idx);
 u64 cq_fullest(struct pawl_engine *e);
+u64 cq_use(struct pawl_engine *e, u32 i, u32 *n);
 bool note_is_of(struct pawl_engine *e, const struct op *op, u32 group);
 int note_room(struct thread *t, u32 *idx, pawl_cq_t cq, u64 tag, u32 group);
 bool note_room_again(struct pawl_engine *e, u32 idx, pawl_cq_t h, u64 tag);

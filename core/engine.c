@@ -27,6 +27,7 @@
 #include <core/error.h>
 #include <core/graph.h>
 #include <core/opgroup.h>
+#include <core/publish.h>
 #include <core/readmostly.h>
 #include <core/record.h>
 #include <core/retire.h>
@@ -458,6 +459,8 @@ static void engine_free(struct pawl_engine *e)
 	watch_exit(e);
 	if (e->rms)
 		munmap(e->rms, sides_bytes(e));
+	if (e->published)
+		publish_close();
 	free(e->routes);
 	free((void *)(uintptr_t)e->cfg.cpus);
 	free(e->cpu_sets);
@@ -541,6 +544,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	e->rms = p;
 	e->stamps = (void *)(e->rms + RM_MAX);
 	e->rm_reads = RM_READS;
+	e->published = publish_open();
 	rc = arena_create(c.name, &e->arena);
 	if (!rc)
 		rc = pools_add(e);
@@ -554,6 +558,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	xc.works = e->pool[POOL_OP];
 	xc.spin_ns = c.spin_ns;
 	xc.tidy_ns = c.prefault ? 0 : c.trim_ns;
+	xc.look_ns = e->published ? PUBLISH_LOOK_NS : 0;
 	xc.late_ns = c.strict_priority ? 0 : LATE_NS;
 	rc = cpus_set(e);
 	if (rc)
@@ -572,6 +577,7 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 	cl.enter = worker_enter;
 	cl.idle = engine_idle;
 	cl.tidy = engine_tidy;
+	cl.look = publish_look;
 	cl.thread_start = c.thread_start;
 	cl.thread_stop = c.thread_stop;
 	cl.thread_create = c.thread_create;
@@ -620,6 +626,8 @@ int pawl_engine_create(const struct pawl_config *cfg, struct pawl_engine **out)
 		threads_fini(e);
 		goto fail;
 	}
+	trace_begin_env(e);
+	publish_engine(e);
 	*out = e;
 	return 0;
 
@@ -720,6 +728,8 @@ int pawl_engine_destroy(struct pawl_engine *e)
 	/* Ending workers may have pushed from their own TLS destructors: run those ops here. */
 	drain(e, t);
 	completers_await(e, t);
+	publish_engine_end(e);
+	trace_end_env(e);
 	devices_stop(e);
 	graphs_exit(t);
 	errors_exit(e);

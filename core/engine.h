@@ -110,6 +110,12 @@ struct pawl_engine {
 	struct rec_engine *record;	/* A: its part of the recording, or NULL */
 	struct pawl_engine *next;	/* record.c: list of the process */
 	struct watch *watch;	/* A: watch.c; NULL until the first call */
+	struct watch *watch_published;	/* A: the same, for publish.c */
+	struct pawl_engine *next_published;	/* publish.c: list of the process */
+	bool published;		/* I: it holds the process's socket open */
+	bool traced;		/* publish.c: a client began its trace */
+	struct pawl_engine *next_traced;	/* tracefile.c: list of the process */
+	int trace_fd;		/* the file of PAWL_TRACE + 1, or 0 */
 };
 
 /*

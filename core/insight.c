@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <core/device.h>
+#include <core/insight.h>
 #include <core/sizes.h>
 
 int pawl_queue_stats(struct pawl_engine *e, struct pawl_device device, unsigned int prop,
@@ -43,15 +44,7 @@ int pawl_queue_stats(struct pawl_engine *e, struct pawl_device device, unsigned 
 }
 PAWL_EXPORT(pawl_queue_stats);
 
-/* The text so far; len also counts what did not fit. */
-struct text {
-	char *buf;
-	size_t size, len;
-};
-
-static void text_add(struct text *t, const char *fmt, ...) __printf(2, 3);
-
-static void text_add(struct text *t, const char *fmt, ...)
+void text_add(struct text *t, const char *fmt, ...)
 {
 	size_t at = t->len < t->size ? t->len : t->size;
 	va_list ap;

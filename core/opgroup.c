@@ -74,6 +74,18 @@ int groups_init(struct thread *t)
 	return 0;
 }
 
+/* Read group i.  Returns false if it does not exist. */
+bool group_use(struct pawl_engine *e, u32 i, struct group_use *u)
+{
+	struct op_group *g = group_of(e, i);
+	u64 life = load_relaxed(&g->life);
+
+	*u = (struct group_use){ .h = g == e->root ? 0 : life >> 32 << 32 | i,
+		.ops = life_incomplete(life), .max_ops = load_relaxed(&g->max_ops),
+		.cost = load_relaxed(&g->cost), .max_cost = load_relaxed(&g->max_cost) };
+	return g == e->root || (life >> 32 & 1);
+}
+
 /* Return the group, or NULL if it was destroyed or never was one. */
 static struct op_group *group_get(struct pawl_engine *e, pawl_group_t h)
 {

@@ -61,6 +61,12 @@ static inline u32 groups_most(const struct pawl_engine *e)
 	return config_bounded(&e->cfg) ? (u32)min_u(e->cfg.max_ops, GROUP_BOUNDED) : GROUP_MAX;
 }
 
+/* A group beside its limits; 0: it has none. */
+struct group_use {
+	u64 h, ops, max_ops, cost, max_cost;
+};
+
+bool group_use(struct pawl_engine *e, u32 i, struct group_use *u);
 int groups_init(struct thread *t);
 int group_enter(struct thread *t, struct op_note *n, const struct pawl_op *d);
 void group_room(struct pawl_engine *e, u32 idx, u64 cost, bool posts);

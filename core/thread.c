@@ -24,8 +24,10 @@
 #include <base/thread.h>
 #include <unistd.h>
 #include <core/batch.h>
+#include <core/publish.h>
 #include <core/readmostly.h>
 #include <core/record.h>
+#include <core/trace.h>
 #include <core/wait.h>
 
 enum { ENTRY_ATTACHED, ENTRY_EXITING, ENTRY_ORPHANED, ENTRY_GONE };
@@ -116,6 +118,8 @@ static void fork_child(void)
 		store_relaxed(&pawl_fork_gen, pawl_fork_gen + 1);
 	store_relaxed(&thread_pid, (u32)getpid());
 	record_fork_child();
+	publish_fork_child();
+	trace_fork_child();
 }
 
 /*

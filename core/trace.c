@@ -36,6 +36,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <base/name.h>
 #include <core/op.h>
 #include <core/trace.h>
@@ -817,7 +818,8 @@ static int rings_read(struct trace_out *o)
 	return 0;
 }
 
-static int trace_file(struct pawl_engine *e, const char *path)
+/* path NULL: the file is fd, which is closed. */
+static int trace_file(struct pawl_engine *e, const char *path, int fd)
 {
 	u64 ns = exec_now_ns() - e->trace_base, count = cycles() - e->trace_cycles;
 	struct trace_out o = { .e = e, .slots = slots_used(e) };
@@ -834,15 +836,18 @@ static int trace_file(struct pawl_engine *e, const char *path)
 		err(rc, "trace_write: no memory for %zu events", o.nev);
 		goto out;
 	}
-	o.f = fopen(path, "w");
+	o.f = path ? fopen(path, "w") : fdopen(fd, "w");
 	if (!o.f) {
-		rc = err(-errno, "trace_write: %s: %s", path, strerror(errno));
+		rc = err(-errno, "trace_write: %s: %s", path ? path : "fd", strerror(errno));
 		goto out;
 	}
+	fd = -1;
 	out_write(&o);
 	if (ferror(o.f) | fclose(o.f))
-		rc = err(-errno, "trace_write: %s: %s", path, strerror(errno));
+		rc = err(-errno, "trace_write: %s: %s", path ? path : "fd", strerror(errno));
 out:
+	if (fd >= 0)
+		close(fd);
 	free(o.ev);
 	free(o.ops);
 	free(o.order);
@@ -851,19 +856,30 @@ out:
 	return rc;
 }
 
-int pawl_trace_write(struct pawl_engine *e, const char *path)
+static int trace_out(struct pawl_engine *e, const char *path, int fd)
 {
 	bool gone;
 	int rc;
 
-	if (!path)
-		return err(-EINVAL, "trace_write: path is NULL");
-	if (rings_take(e, &gone))
+	if (rings_take(e, &gone)) {
+		if (fd >= 0)
+			close(fd);
 		return err(-EBUSY, "trace_write: the trace is still running");
-	rc = trace_file(e, path);
+	}
+	rc = trace_file(e, path, fd);
 	/* CORE-X3 <-> CORE-X4 */
 	store_release(&e->tracing, 0);
 	return rc;
+}
+
+int trace_write_fd(struct pawl_engine *e, int fd)
+{
+	return trace_out(e, NULL, fd);
+}
+
+int pawl_trace_write(struct pawl_engine *e, const char *path)
+{
+	return path ? trace_out(e, path, -1) : err(-EINVAL, "trace_write: path is NULL");
 }
 PAWL_EXPORT(pawl_trace_write);
 

@@ -15,12 +15,36 @@ enum trace_kind {
 	TRACE_MORE,		/* continues the event before it */
 };
 
+/* PAWL_TRACE: tracefile.c */
+#if defined(CONFIG_TRACE) && !defined(PAWL_SIM)
+void trace_begin_env(struct pawl_engine *e);
+void trace_end_env(struct pawl_engine *e);
+void trace_fork_child(void);
+#else
+static inline void trace_begin_env(struct pawl_engine *e)
+{
+}
+static inline void trace_end_env(struct pawl_engine *e)
+{
+}
+static inline void trace_fork_child(void)
+{
+}
+#endif
+
 #ifdef CONFIG_TRACE
 void trace_event(struct thread *t, enum trace_kind k, struct op *op, u32 opi);
 void trace_node(struct thread *t, enum trace_kind k, const struct launch *l, u32 node);
 void trace_return(struct thread *t, u32 opi, u32 gen, u32 node);
 void trace_exit(struct pawl_engine *e);
+/* pawl_trace_write() to this file, which is closed. */
+int trace_write_fd(struct pawl_engine *e, int fd);
 #else
+static inline int trace_write_fd(struct pawl_engine *e, int fd)
+{
+	return -ENOSYS;
+}
+
 static inline void trace_event(struct thread *t, enum trace_kind k, struct op *op, u32 opi)
 {
 }

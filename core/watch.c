@@ -89,10 +89,10 @@ static struct watch *watch_new(struct pawl_engine *e)
 	return w;
 }
 
-/* Return the engine's watch, allocated on the first call, or NULL for lack of memory. */
-static struct watch *watch_get(struct pawl_engine *e)
+/* Return a watch of the engine, allocated on the first call, or NULL for lack of memory. */
+static struct watch *watch_get(struct pawl_engine *e, struct watch **of)
 {
-	struct watch *w = load_acquire(&e->watch), *none = NULL;	/* CORE-J2 <-> CORE-J1 */
+	struct watch *w = load_acquire(of), *none = NULL;	/* CORE-J2 <-> CORE-J1 */
 
 	if (w)
 		return w;
@@ -100,7 +100,7 @@ static struct watch *watch_get(struct pawl_engine *e)
 	if (!w)
 		return NULL;
 	/* CORE-J1 <-> CORE-J2: publish the pointers; a failed exchange is CORE-J2. */
-	if (cas_acq_rel_acquire(&e->watch, &none, w))
+	if (cas_acq_rel_acquire(of, &none, w))
 		return w;
 	munmap(w, w->bytes);
 	return none;
@@ -108,10 +108,12 @@ static struct watch *watch_get(struct pawl_engine *e)
 
 void watch_exit(struct pawl_engine *e)
 {
-	struct watch *w = load_relaxed(&e->watch);
+	struct watch *w[] = { load_relaxed(&e->watch), load_relaxed(&e->watch_published) };
+	u32 i;
 
-	if (w)
-		munmap(w, w->bytes);
+	for (i = 0; i < ARRAY_SIZE(w); i++)
+		if (w[i])
+			munmap(w[i], w[i]->bytes);
 }
 
 /* Return the time since `since`, or 0 if it is below the threshold. */
@@ -309,15 +311,14 @@ static void look_queue(struct look *l, u32 i, struct exec_queue *q)
 	report(l, &s);
 }
 
-int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_fn fn, void *arg)
+static int watch_look(struct pawl_engine *e, struct watch **of, u64 threshold, pawl_watch_fn fn,
+		      void *arg)
 {
-	struct look l = { .e = e, .threshold = (u64)threshold_ns, .fn = fn, .arg = arg };
+	struct look l = { .e = e, .threshold = threshold, .fn = fn, .arg = arg };
 	struct exec_queue *q;
 	u32 i, n;
 
-	if (threshold_ns < 0)
-		return err(-EINVAL, "watch: threshold_ns is %lld", (long long)threshold_ns);
-	l.w = watch_get(e);
+	l.w = watch_get(e, of);
 	if (!l.w)
 		return err(-ENOMEM, "watch: no memory");
 	if (xchg_acquire(&l.w->busy, 1))	/* CORE-J4 <-> CORE-J3 */
@@ -333,5 +334,17 @@ int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_fn fn, vo
 		look_queue(&l, i, q);
 	store_release(&l.w->busy, 0);		/* CORE-J3 <-> CORE-J4: the recorded state */
 	return l.found;
+}
+
+int watch_published(struct pawl_engine *e, pawl_watch_fn fn, void *arg)
+{
+	return watch_look(e, &e->watch_published, 0, fn, arg);
+}
+
+int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_fn fn, void *arg)
+{
+	if (threshold_ns < 0)
+		return err(-EINVAL, "watch: threshold_ns is %lld", (long long)threshold_ns);
+	return watch_look(e, &e->watch, (u64)threshold_ns, fn, arg);
 }
 PAWL_EXPORT(pawl_watch);

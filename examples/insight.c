@@ -54,6 +54,9 @@ int main(void)
 	int reports = 0, n;
 	pawl_var_t v;
 
+	/* pawl top can show what follows, with PAWL_PUBLISH=0 in the environment not. */
+	if (pawl_publish(true))
+		fprintf(stderr, "insight: %s\n", pawl_error_text());
 	pawl_config_init(&cfg);
 	cfg.workers = 1;
 	if (pawl_engine_create(&cfg, &e) || pawl_var_create(e, &v) || sigaction(SIGUSR1, &act, NULL))

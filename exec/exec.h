@@ -45,6 +45,8 @@ struct exec_client {
 	 * exec_wanted().  Returns false to be called again after as long.  May be NULL.
 	 */
 	bool (*tidy)(void *user, struct exec_thread *t);
+	/* Called about every look_ns, by any thread that sleeps or takes work.  May be NULL. */
+	void (*look)(void *user);
 	void (*thread_start)(void *user2, const char *name);	/* the host's hooks */
 	void (*thread_stop)(void *user2, const char *name);
 	/* The host makes the threads; NULL: the executor does.  Returns 0 or an errno. */
@@ -67,6 +69,7 @@ struct exec_config {
 	struct pool *works;
 	u64 spin_ns;		/* how long an idle thread polls before it sleeps */
 	u64 tidy_ns;		/* how long a worker sleeps before client->tidy(); 0: never */
+	u64 look_ns;		/* time between two calls of client->look(); 0: never */
 	/*
 	 * Work that a higher priority has kept waiting for so long is taken, at most half of the
 	 * time of one thread; 0: never.
@@ -88,6 +91,8 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
  * called when the arena is ready, before the first push.
  */
 void exec_set_warm(struct exec *x, const char *base, u32 stride);
+/* For threads that neither sleep nor take work: is it time for client->look()? */
+void exec_look_now(struct exec *x);
 /* Stop the workers and free the executor.  Queued work is dropped. */
 void exec_destroy(struct exec *x);
 

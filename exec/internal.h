@@ -115,7 +115,8 @@ struct exec {
 	u32 words;		/* A: of the bitmaps of slots, those that threads ever used; grows */
 	u32 nqueues;		/* I: queues are added before threads use the executor */
 	u64 spin;		/* I: cycles */
-	u64 tidy_ns;		/* I: ns */
+	u64 tidy_ns, look_ns;	/* I: ns */
+	u64 look;		/* A: cycles() of the next client->look() */
 	u64 batch;		/* I: cycles, BATCH_NS */
 	u64 next;		/* I: cycles, NEXT_NS */
 	u64 turn, round, check;	/* I: cycles, TURN_NS, ROUND_NS, CHECK_NS */
@@ -213,9 +214,17 @@ void queue_start_or_wake(struct exec_queue *q, struct exec_thread *t) __noinline
 void queue_wake(struct exec_queue *q);
 void queue_wake_worker(struct exec_queue *q);
 bool thread_woken(const struct exec_thread *t);
+void look_due(struct exec *x, u64 now) __noinline;
 
 /* ready.c */
 bool ready_wake(struct exec *x);
+
+/* The caller has read the clock for something else: costs nothing between two looks. */
+static inline void look_check(struct exec *x, u64 now)
+{
+	if (unlikely(x->look_ns) && now >= load_relaxed(&x->look))
+		look_due(x, now);
+}
 
 static inline bool thread_serves(const struct exec_thread *t, const struct exec_queue *q)
 {

@@ -381,21 +381,48 @@ bool exec_wanted(const struct exec_thread *t)
 }
 
 /*
+ * The time has come: one of the threads that see it looks.  The next time is before the end of a
+ * sleep that begins now.  Progress: as client->look().
+ */
+void look_due(struct exec *x, u64 now)
+{
+	u64 due = load_relaxed(&x->look);
+
+	if (now >= due && cas_relaxed(&x->look, &due, now +
+				      ns_to_cycles(exec_cycles_per_us(), x->look_ns / 2)))
+		x->cl.look(x->cl.user);
+}
+
+void exec_look_now(struct exec *x)
+{
+	look_check(x, cycles());
+}
+
+/* The earlier of two times, of which 0 is none. */
+static u64 sooner(u64 a, u64 b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
+/*
  * Sleep until another thread changes park, or the time has passed.  A worker that has slept for
- * tidy_ns stays in its group while it tidies, so that it is claimed as a sleeper is.
+ * tidy_ns stays in its group while it tidies, and each thread while it looks, so that it is
+ * claimed as a sleeper is.
  */
 static int park_sleep(struct exec *x, struct exec_thread *t, const struct idle *how, u32 parked,
 		      bool watches)
 {
 	u64 tidy = x->tidy_ns && !how->cond ? exec_now_ns() + x->tidy_ns : 0;
 	u64 until = watches ? exec_now_ns() + UNTOUCHED_NS : how->deadline;
+	u64 look = x->look_ns ? exec_now_ns() + x->look_ns : 0, wake;
 	int rc;
 
 	if (how->deadline && how->deadline < until)
 		until = how->deadline;
 	for (;;) {
-		rc = how->intr ? futex_wait_intr(&t->park, parked, until) :
-		     futex_wait(&t->park, parked, tidy ? tidy : until);
+		wake = sooner(sooner(until, tidy), look);
+		rc = how->intr ? futex_wait_intr(&t->park, parked, wake) :
+		     futex_wait(&t->park, parked, wake);
 		if (load_relaxed(&t->park) != parked)
 			return AGAIN;
 		if (rc && how->intr)
@@ -404,6 +431,10 @@ static int park_sleep(struct exec *x, struct exec_thread *t, const struct idle *
 			return AGAIN;
 		if (tidy && exec_now_ns() >= tidy)
 			tidy = x->cl.tidy(x->cl.user, t) ? 0 : exec_now_ns() + x->tidy_ns;
+		if (look && exec_now_ns() >= look) {
+			exec_look_now(x);
+			look = exec_now_ns() + x->look_ns;
+		}
 	}
 }
 
@@ -498,6 +529,7 @@ enum idle_end thread_idle(struct exec *x, struct exec_thread *t, const struct id
 	int r;
 
 	t->idle = cycles();
+	look_check(x, t->idle);
 	t->check = t->takes + 1;	/* of the next work it is not known how long it runs */
 	do {
 		if (how->in)

@@ -489,11 +489,12 @@ static __noinline void late_check(struct exec_queue *q, struct exec_thread *t, u
  */
 static __noinline void turn_check(struct exec_queue *q, struct exec_thread *t)
 {
-	const struct exec *x = q->x;
+	struct exec *x = q->x;
 	u64 now = cycles(), spent = now - t->clock;
 	bool idled = (s64)(t->idle - t->clock) > 0;
 
 	t->clock = now;
+	look_check(x, now);
 	turn_pace(x, t, spent);
 	if (idled)
 		t->began = now;

@@ -556,6 +556,7 @@ int exec_create(const struct exec_config *cfg, const struct exec_client *cl, str
 	x->attr = cfg->attr;
 	x->eager = cfg->eager;
 	/* Cap it so that adding it to the current time cannot overflow. */
+	x->look_ns = cl->look ? min_u(cfg->look_ns, (u64)INT64_MAX / 2) : 0;
 	x->tidy_ns = cl->tidy ? min_u(cfg->tidy_ns, (u64)INT64_MAX / 2) : 0;
 	policy_init(x, cfg);
 	snprintf(x->name, sizeof(x->name), "%s", cfg->name ? cfg->name : "exec");

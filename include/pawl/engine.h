@@ -878,6 +878,8 @@ PAWL_API int pawl_watch(struct pawl_engine *e, int64_t threshold_ns, pawl_watch_
  *   write: write the trace to a file, after stop.  -EBUSY, -EINVAL, -ENOMEM, or an errno of the
  *          file.
  *
+ * The environment variable PAWL_TRACE=file traces an engine from its creation to its end.
+ *
  * All return -ENOSYS without CONFIG_TRACE.
  * Progress: stop is lock-free; start and write are blocking: they wait until no thread writes
  * an event.
@@ -901,6 +903,21 @@ PAWL_API int pawl_trace_write(struct pawl_engine *e, const char *path);
  */
 PAWL_API int pawl_record_start(const char *path);
 PAWL_API int pawl_record_stop(void);
+
+/*
+ * Let other processes of the same user, and of root, observe the engines that are created from
+ * now on: pawl top shows what they do, and pawl trace traces them.  The environment variable
+ * PAWL_PUBLISH takes precedence: with 0 no engine is published, with 1 each is, and with a path
+ * each is, by a socket in that folder.
+ *
+ * Nothing is written per op, and there is no thread for it until a client comes: a thread that
+ * sleeps in the engine, or that takes work, looks for one about twice a second.
+ *
+ * Errors: -EPERM (another user owns the folder of the sockets, or may enter it), -ENAMETOOLONG
+ * (PAWL_PUBLISH), an errno of mkdir(2) or open(2); -ENOSYS without CONFIG_PUBLISH.
+ * Progress: blocking.
+ */
+PAWL_API int pawl_publish(bool on);
 
 /* The version of the library, for example "0.1.0". */
 PAWL_API const char *pawl_version(void);

@@ -65,6 +65,19 @@ static void sc_create_prefault(void)
 	create_kind(PAWL_PER_DEVICE, true);
 }
 
+/* What the environment wants of an engine and cannot have does not refuse the engine. */
+static void sc_environment(void)
+{
+	char folder[80], trace[80];
+
+	snprintf(folder, sizeof(folder), "%s.d", path);
+	snprintf(trace, sizeof(trace), "%s.json", path);
+	CHECK(!setenv("PAWL_PUBLISH", folder, 1) && !setenv("PAWL_TRACE", trace, 1), "%s: setenv", where);
+	create_kind(PAWL_PER_DEVICE, false);
+	rmdir(folder);
+	unlink(trace);
+}
+
 /*
  * Something that the process needs once and that was refused is requested again by the next
  * engine.
@@ -529,6 +542,7 @@ const struct scenario scenarios[] = {
 	{ "create_pooled", sc_create_pooled, 0, 0 },
 	{ "create_naive", sc_create_naive, 0, 0 },
 	{ "create_prefault", sc_create_prefault, 0, 0 },
+	{ "environment", sc_environment, 0, 0 },
 	{ "key_again", sc_key_again, 0, 0 },
 	{ "life", sc_life, 0, 0 },
 	{ "var", sc_var, 0, 0 },

@@ -40,6 +40,7 @@ STOPS = {
     'ready_clear': 'the same: the host found nothing to run',
     'lanes_trim': "a trim: the rings' memory goes back once",
     'cq_signal': 'the first completion in an empty queue: its eventfd, or a sleeping thread',
+    'publish_look': 'an engine that is published looks for clients, four times a second at most',
     'err': 'the text of an error',
     'err_field': 'the same',
     'error_make': "a failed op's message",

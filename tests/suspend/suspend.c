@@ -659,6 +659,7 @@ static const struct {
 	{ "pawl_config_init_size", "reads files" },
 	{ "pawl_engine_create", "blocking: allocates" },
 	{ "pawl_engine_destroy", "blocking: waits for all ops" },
+	{ "pawl_publish", "blocking: opens a folder" },
 	{ "pawl_engine_start", "blocking: creates threads" },
 	{ "pawl_engine_stop", "blocking: waits for all ops" },
 	{ "pawl_thread_attach", "blocking: allocates" },

@@ -58,6 +58,8 @@ Commands:
   record     show and check a recording (PAWL_RECORD=file)
   replay     push a recorded workload again, and check its order
   serve      answer inference requests over HTTP and gRPC with ONNX and MXNet models
+  top        show what the engines of a running process do
+  trace      write a trace of a running process, or of a command
   version    print the version of the library
   help       print this help, or that of a command
 
@@ -154,7 +156,7 @@ for command in $commands; do
 	refused "pawl $command" "$command" --no-such-option
 	grep -q -- --no-such-option "$tmp/err" || fail "$command does not say which option it has not"
 	case $command in
-	check | mxnet) ;;
+	check | mxnet | trace) ;;
 	*) refused "pawl $command" "$command" more arguments ;;
 	esac
 	# each option of the manual page is in the help: by both names, and with an argument if it has one

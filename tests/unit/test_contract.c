@@ -769,6 +769,14 @@ START_TEST(test_a_trace_begins_once_and_is_written_after_its_end)
 }
 END_TEST
 
+START_TEST(test_a_build_without_publish_says_so)
+{
+	if (pawl_publish(true) != -ENOSYS)
+		OK(pawl_publish(true));
+	OK(pawl_publish(false));
+}
+END_TEST
+
 START_TEST(test_a_process_makes_one_recording_at_a_time)
 {
 	struct pawl_engine *e = engine(PAWL_PER_DEVICE, 0);
@@ -866,6 +874,7 @@ SUITE("contract", test_a_var_that_is_none_is_refused_by_every_call,
       test_a_watch_inside_a_watch_is_refused, test_a_token_completes_once,
       test_a_ticket_and_a_token_of_another_engine_are_refused,
       test_a_trace_begins_once_and_is_written_after_its_end,
+      test_a_build_without_publish_says_so,
       test_a_process_makes_one_recording_at_a_time,
       test_a_thread_too_many_is_refused_until_one_leaves,
       test_a_child_of_fork_is_refused_and_frees_the_engine)

@@ -39,6 +39,8 @@ static const struct command {
 	{ "serve", "pawl serve", cmd_serve,
 	  "answer inference requests over HTTP and gRPC with ONNX and MXNet models" },
 #endif
+	{ "top", "pawl top", cmd_top, "show what the engines of a running process do" },
+	{ "trace", "pawl trace", cmd_trace, "write a trace of a running process, or of a command" },
 	{ "version", "pawl version", cmd_version, "print the version of the library" },
 	{ "help", "pawl help", cmd_help, "print this help, or that of a command" },
 };

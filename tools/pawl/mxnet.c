@@ -480,6 +480,9 @@ static int preload(const struct setup *s, char **argv)
 	char *list = text("%s%s%s", s->built, old && *old ? ":" : "", old ? old : "");
 	int rc = setenv("LD_PRELOAD", list, 1);
 
+	/* For pawl top, unless the user forbids it. */
+	if (!rc)
+		rc = setenv("PAWL_PUBLISH", "1", 0);
 	free(list);
 	if (rc)
 		return failed("%s", strerror(ENOMEM));

@@ -694,6 +694,8 @@ int cmd_serve(int argc, char **argv)
 		fprintf(stderr, "%s: out of memory\n", SERVE_SELF);
 		return STATUS_FAILED;
 	}
+	/* For pawl top.  A server that cannot be observed serves. */
+	pawl_publish(true);
 	sv->argc = argc;
 	sv->argv = argv;
 	rc = defaults(&sv->cfg);

@@ -113,6 +113,13 @@ int pawl_trace_write(struct pawl_engine *e, const char *path)
 	return -ENOTSUP;
 }
 
+/* pawl top cannot look into it. */
+int pawl_publish(bool on)
+{
+	(void)on;
+	return -ENOTSUP;
+}
+
 int pawl_fail(struct pawl_run *run, int code, const char *fmt, ...)
 {
 	va_list ap;
