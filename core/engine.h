@@ -113,7 +113,7 @@ struct pawl_engine {
 	struct watch *watch_published;	/* A: the same, for publish.c */
 	struct pawl_engine *next_published;	/* publish.c: list of the process */
 	bool published;		/* I: it holds the process's socket open */
-	bool traced;		/* publish.c: a client began its trace */
+	u8 traced;		/* publish.c: a client's trace: TRACE_RUNS, TRACE_ENDED, or 0 */
 	struct pawl_engine *next_traced;	/* tracefile.c: list of the process */
 	int trace_fd;		/* the file of PAWL_TRACE + 1, or 0 */
 };

@@ -48,6 +48,8 @@
 #define EVENTS_DEFAULT	65536u
 #define FOLDER_BYTES	80u
 
+enum { TRACE_NONE, TRACE_RUNS, TRACE_ENDED };
+
 /* Fields without a mark are protected by the lock. */
 struct publisher {
 	int listener, stop;	/* I */
@@ -181,9 +183,10 @@ static void client_drop(struct publisher *p, int *fd)
 		publish_lock();
 		trace_events = 0;
 		for (e = engines; e; e = e->next_published) {
-			if (e->traced)
+			/* After its end a trace that runs is not the client's. */
+			if (e->traced == TRACE_RUNS)
 				pawl_trace_stop(e);
-			e->traced = false;
+			e->traced = TRACE_NONE;
 		}
 		publish_unlock();
 	}
@@ -247,7 +250,8 @@ static int trace_begin(struct pawl_engine *e)
 {
 	int rc = pawl_trace_start(e, trace_events);
 
-	e->traced |= !rc;
+	if (!rc)
+		e->traced = TRACE_RUNS;
 	return rc;
 }
 
@@ -290,12 +294,25 @@ static void answer_stop(struct text *t)
 	for (e = engines; e; e = e->next_published) {
 		if (!e->traced)
 			continue;
-		pawl_trace_stop(e);
+		if (e->traced == TRACE_RUNS)
+			pawl_trace_stop(e);
+		e->traced = TRACE_ENDED;
 		text_add(t, "%s%llu", first ? "" : ",", (unsigned long long)e->id);
 		first = false;
 	}
 	publish_unlock();
 	text_add(t, "]}");
+}
+
+/* A pipe could keep the thread from going on, and raise SIGPIPE. */
+static int file_check(int file)
+{
+	struct stat st;
+
+	if (file < 0 || fstat(file, &st))
+		return err(-EBADF, "no file came with the request");
+	return S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) ?
+	       err(-EINVAL, "a trace is not written to a pipe or a socket") : 0;
 }
 
 static void answer_write(struct text *t, u64 id, int file)
@@ -307,8 +324,11 @@ static void answer_write(struct text *t, u64 id, int file)
 	for (e = engines; e && (e->id != id || !e->traced); e = e->next_published)
 		;
 	if (e) {
-		rc = file >= 0 ? trace_write_fd(e, file) : err(-EBADF, "no file came with the request");
-		file = -1;
+		rc = file_check(file);
+		if (!rc) {
+			rc = trace_write_fd(e, file);
+			file = -1;
+		}
 	} else {
 		err(rc, "engine %llu is not traced", (unsigned long long)id);
 	}

@@ -186,7 +186,7 @@ static u64 size_of(const char *path)
 START_TEST(test_a_client_traces)
 {
 	struct pawl_engine *e, *later;
-	int fd, other, file;
+	int fd, other, file, ends[2];
 	char path[64], *rest;
 	char request[64];
 
@@ -217,9 +217,23 @@ START_TEST(test_a_client_traces)
 	file = open("/dev/full", O_WRONLY);
 	ANSWERS(ask_with(fd, request, file), "\"error\":28");
 	close(file);
-	/* A trace ends with its client, and another one may begin. */
-	ANSWERS(ask(fd, "trace start 64"), "\"traced\":2");
+	MUST(!pipe(ends));
+	ANSWERS(ask_with(fd, request, ends[1]), "\"error\":22");
+	close(ends[0]);
+	close(ends[1]);
+	/* When a client leaves whose trace has ended, the program's own goes on. */
+	OK(pawl_trace_start(e, 64));
 	close(fd);
+	ck_assert(soon(!strstr(ask(other, "trace start 64"), "\"error\"")));
+	ANSWERS(text, "\"traced\":1");
+	ck_assert_int_eq(pawl_trace_write(e, path), -EBUSY);
+	OK(pawl_trace_stop(e));
+	OK(pawl_trace_write(e, path));
+	/* A trace ends with its client, and another one may begin. */
+	ANSWERS(ask(other, "trace stop"), "\"engines\":");
+	ANSWERS(ask(other, "trace start 64"), "\"traced\":2");
+	close(other);
+	other = client(getpid());
 	ck_assert(soon(!strstr(ask(other, "trace start 64"), "\"error\"")));
 	ANSWERS(text, "\"traced\":2");
 	OK(pawl_engine_destroy(later));
