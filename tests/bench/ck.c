@@ -240,7 +240,7 @@ static double scan_ours(void)
 	maps_begin();
 	start = now_ns();
 	for (i = 0; i < N; i++)
-		sink += lane_next(&bq, i % SLOTS, 0);
+		sink += lane_next(&bq, SLOTS, i % SLOTS, 0);
 	return (now_ns() - start) / N;
 }
 

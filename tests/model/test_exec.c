@@ -982,6 +982,7 @@ const struct scenario scenarios[] = {
 	S("lane_2", QUEUE, "0 | 0 | t t", queue, 3, 3, 6, .bare = true),
 	S("batch_tail", QUEUE, "0 ? 0 0 | 0 ! | t t t", queue, 3, 2, 6, .batch = 4, .taker = 2),
 	S("batch_refill", LOOSE, "0 0 0 0 0 0 | t t t t | t t t", queue, 3, 2, 6, .batch = 4),
+	S("batch_early", LOOSE, "0 0 0 | t t t", queue, 2, MODEL_ALL, 6, .batch = 4),
 	S("batch_meet", SLEEP, "w | w | +++", sleep, 3, 2, 6, .batch = 4, .meet = 1),
 	S("park_grow", SLEEP, "w | +++ | tt", sleep, 3, 3, 6),
 	S("park_leave", SLEEP, "h | w | u+", sleep, 3, 3, 6),
