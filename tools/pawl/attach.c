@@ -25,13 +25,14 @@
 #define FOLDER_BYTES	80
 #define NFOLDERS	3
 
-/* As core/publish.c: in the environment, or of the session, or in memory. */
+/* As core/publish.c: that of the environment alone, or of the session, or in memory. */
 static void folder_name(char *path, size_t size, uid_t user, int i)
 {
 	const char *env = getenv("PAWL_PUBLISH");
+	bool named = env && *env == '/';
 
-	if (!i)
-		snprintf(path, size, "%s", env && *env == '/' ? env : "");
+	if (named || !i)
+		snprintf(path, size, "%s", named && !i ? env : "");
 	else
 		snprintf(path, size, i == 1 ? "/run/user/%u/pawl" : "/dev/shm/pawl-%u",
 			 (unsigned int)user);
