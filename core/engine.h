@@ -101,6 +101,7 @@ struct pawl_engine {
 	u64 trace_lost;		/* A: its events for which there was no memory */
 	ck_stack_t trace_bufs;
 	u64 *live;		/* A: a bit per slot: a thread has the slot */
+	u32 live_words;		/* A: those of slots that threads ever had */
 	struct op_group *root;	/* I: the group {0} */
 	u32 cancels;		/* A: how often all ops were canceled */
 	u32 *stamps;		/* A: by op: the cancels before its push, if SPECIAL_CANCELED */

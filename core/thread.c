@@ -204,7 +204,7 @@ static void live_leave(struct thread *t)
 static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 {
 	struct thread *t;
-	u32 slot;
+	u32 slot, words = 0;
 
 	if (!slot_take(e, &slot)) {
 		thread_last.code = slots_used(e) < e->max_threads ?
@@ -220,6 +220,8 @@ static struct thread *slot_user(struct pawl_engine *e, struct tls_entry *entry)
 	t->next_check = 0;
 	t->level = 0;
 	store_relaxed(&t->user, load_relaxed(&t->user) + 1);
+	while (words <= slot / 64 && !cas_relaxed(&e->live_words, &words, slot / 64 + 1))
+		;
 	/* Before its first push: a thread that learns of its pushes sees the bit, too. */
 	fetch_or_relaxed(&e->live[slot / 64], 1ull << slot % 64);
 	if (exec_thread_init(e->x, &t->ex, slot)) {

@@ -89,7 +89,8 @@ static inline u32 slots_used(const struct pawl_engine *e)
 /* Return the first slot from `slot` on that a thread has, or max_threads. */
 static inline u32 live_next(const struct pawl_engine *e, u32 slot)
 {
-	u32 i = slot / 64, words = (e->max_threads + 63) / 64;
+	/* Relaxed: it is older than the bit. */
+	u32 i = slot / 64, words = load_relaxed(&e->live_words);
 	u64 b;
 
 	for (; i < words; i++, slot = i * 64) {

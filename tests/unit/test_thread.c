@@ -66,7 +66,7 @@ START_TEST(test_every_slot_with_a_thread_is_found)
 {
 	static const u32 sizes[] = { 1, 63, 64, 65, 127, 128, 129, 200, 2047 };
 	static u64 live[32];
-	struct pawl_engine e = { .live = live };
+	struct pawl_engine e = { .live = live, .live_words = COUNT(live) };
 	u32 i, k, round, from, next;
 	u64 seed = 8;
 
