@@ -191,7 +191,7 @@ lib-objs := $(foreach dir,$(lib-layers),$($(dir)-objs))
 mx-h := $(wildcard $(srctree)/include/pawl/mx_*.h*)
 public-h := $(sort $(filter-out $(srctree)/$(version-h) $(mx-h),$(wildcard $(srctree)/include/pawl/*.h)))
 
-public-hpp := $(srctree)/include/pawl/pawl.hpp
+public-hpp := $(addprefix $(srctree)/include/pawl/,pawl.hpp execution.hpp)
 
 quiet_cmd_version = GEN     $@
 cmd_version = sed -e 's/@MAJOR@/$(VERSION)/' -e 's/@MINOR@/$(PATCHLEVEL)/' \

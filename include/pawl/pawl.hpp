@@ -57,6 +57,9 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#if __cplusplus > 201703L
+#include <version>
+#endif
 
 #include <pawl/engine.h>
 
@@ -174,6 +177,35 @@ struct life {
 	std::atomic<pawl_engine *> e{nullptr};
 	std::atomic<unsigned int> told{0};	/* errors thrown or cleared since the last wait for all */
 	std::atomic<unsigned int> epoch{0};	/* of these waits */
+	std::atomic<unsigned int> inside{0};	/* pushes that are not known to have returned */
+};
+
+/*
+ * For a push whose op tells others of its end, which may then destroy the engine: the destructor
+ * waits until the push has returned.
+ */
+class inside {
+public:
+	explicit inside(const std::shared_ptr<life> &l) noexcept : l_(l)
+	{
+		if (!l_)
+			return;
+		l_->inside.fetch_add(1);
+		e_ = l_->e.load();
+	}
+	inside(const inside &) = delete;
+	~inside()
+	{
+		if (l_)
+			l_->inside.fetch_sub(1);
+	}
+	/* NULL if it has ended. */
+	pawl_engine *engine() const noexcept { return e_; }
+	const std::shared_ptr<life> &of() const noexcept { return l_; }
+
+private:
+	std::shared_ptr<life> l_;
+	pawl_engine *e_ = nullptr;
 };
 
 /* The engines of the process that class engine has made and not destroyed. */
@@ -470,6 +502,7 @@ struct description {
 class engine;
 class group;
 class queue;
+class scheduler;	/* pawl/execution.hpp */
 
 /* --- vars --------------------------------------------------------------------------- */
 
@@ -1084,8 +1117,12 @@ public:
 	{
 		if (!e_ || pawl_engine_stop(e_) == -EDEADLK)
 			return;
+		/* What a sender's continuation pushed when its op, the last one, was complete. */
+		(void)pawl_wait_all(e_, -1, nullptr);
 		detail::engines::remove(e_);
 		l_->e.store(nullptr);
+		while (l_->inside.load())
+			std::this_thread::yield();
 		(void)pawl_engine_destroy(e_);
 	}
 
@@ -1159,6 +1196,7 @@ private:
 	friend class var;
 	friend class group;
 	friend class queue;
+	friend class scheduler;
 	pawl_engine *alive() const { return detail::alive(l_, "engine: it was moved from"); }
 
 	pawl_engine *e_ = nullptr;
@@ -1484,14 +1522,15 @@ private:
 	void push(const A &...a)
 	{
 		const std::uint64_t tag = reinterpret_cast<std::uintptr_t>(node_);
+		const detail::inside in(q_.l_);
 		auto body = [this](pawl_run &run) { return this->body(run); };
 
 		/* After the push, another thread may have resumed the coroutine, and ended it. */
 		if constexpr ((false || ... || std::is_same_v<A, track>)) {
 			(keep(a), ...);
-			check(detail::push<detail::sync_call>(q_.e(), q_.l_, body, a..., notify(q_, tag)));
+			check(detail::push<detail::sync_call>(q_.e(), in.of(), body, a..., notify(q_, tag)));
 		} else {
-			check(detail::push<detail::sync_call>(q_.e(), q_.l_, body, a...,
+			check(detail::push<detail::sync_call>(q_.e(), in.of(), body, a...,
 							      track(own_), notify(q_, tag)));
 		}
 	}
@@ -1569,5 +1608,9 @@ inline unsigned int queue::dispatch() const
 } /* inline namespace without_exceptions */
 #endif
 } /* namespace pawl */
+
+#if defined(PAWL_EXECUTION) || defined(__cpp_lib_senders)
+#include <pawl/execution.hpp>
+#endif
 
 #endif

@@ -31,4 +31,13 @@ for form in 'g++ 20' 'clang++ 20 run'; do
 		}
 	done
 done
+# PAWL_STDEXEC: the include folder of github.com/NVIDIA/stdexec, which needs g++ 12.
+if [ "${PAWL_STDEXEC:-}" ]; then
+	g++ -std=c++20 -O1 -Wall -Wextra -Wundef -Wshadow -Wpedantic -Werror -DWITH_STDEXEC \
+		"-I$include" "-I$build/include" -isystem "$PAWL_STDEXEC" "$here/test_senders.cc" \
+		-o "$tmp/test" "$build/libpawl.a" -lurcu-memb -ltbb -pthread && "$tmp/test" || {
+		echo "stdexec $here/test_senders.cc: $?"
+		failed=1
+	}
+fi
 exit $failed

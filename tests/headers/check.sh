@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # check.sh FOLDER HEADER...: each public header of FOLDER (include/pawl) compiles alone, twice,
-# with what its users may have on: as C11 and as C++17; pawl.hpp as C++17 and C++20, with clang
-# too; the other headers for C++ (*.hpp, compat/) as C++11, and the one that includes them all as
+# with what its users may have on: as C11 and as C++17; pawl.hpp and execution.hpp as C++17 and
+# C++20, with clang too; the other headers for C++ (*.hpp, compat/) as C++11, and the one that includes them all as
 # C++11 in one form of MXNet's callbacks, and as C++20 in the other, with clang too.  Generated
 # headers are named after it.  Runs in the build folder.
 set -eu
@@ -34,7 +34,7 @@ for header in "$tmp"/pawl/*.hpp "$tmp"/pawl/compat/*/*.h "$tmp"/pawl/compat/*/*/
 	user "${name#pawl/compat/}"
 	# includes GoogleTest, which is not of C++11: tests/compat/forms.sh compiles it
 	[ "$name" != pawl/compat/include/test_util.h ] || continue
-	if [ "$name" = pawl/pawl.hpp ]; then
+	if [ "$name" = pawl/pawl.hpp ] || [ "$name" = pawl/execution.hpp ]; then
 		for cxx in ${CXX:-g++} clang++; do
 			command -v "$cxx" >/dev/null || continue
 			for std in 17 20; do
