@@ -6,6 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "json.h"
 #include "num.h"
@@ -182,27 +185,50 @@ static inline bool digit(const char *p, const char *end)
 	return p < end && *p >= '0' && *p <= '9';
 }
 
+/* The bytes of w, in the order of the text, that are no digits: at least the first one is not 0. */
+static inline uint64_t no_digits(uint64_t w)
+{
+	const uint64_t high = 0xf0f0f0f0f0f0f0f0, zeros = 0x3030303030303030;
+
+	return ((w & high) ^ zeros) | (((w + 0x0606060606060606) & high) ^ zeros);
+}
+
+/* Eight digits, or zero bytes: pairs, and these are added up. */
+static inline uint64_t eight(uint64_t w)
+{
+	w &= 0x0f0f0f0f0f0f0f0f;
+	w = w * 10 + (w >> 8);
+	return ((w & 0x000000ff000000ff) * (100 + ((uint64_t)1000000 << 32)) +
+		(w >> 16 & 0x000000ff000000ff) * (1 + ((uint64_t)10000 << 32))) >> 32;
+}
+
+/* The first byte of the text is the lowest one. */
+static inline uint64_t load(const char *p)
+{
+	uint64_t w;
+
+	memcpy(&w, p, sizeof(w));
+	return le64toh(w);
+}
+
+static const uint64_t whole[] = { 1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000,
+	1000000000, 10000000000, 100000000000, 1000000000000, 10000000000000, 100000000000000,
+	1000000000000000, 10000000000000000 };
+
 /* Append the digits from p on to v, eight at a time.  Returns the end of them. */
 static inline const char *digits(const char *p, const char *end, uint64_t *v)
 {
-	static const uint64_t ten[] = { 1, 10, 100, 1000, 10000, 100000, 1000000, 10000000 };
-	const uint64_t high = 0xf0f0f0f0f0f0f0f0, zeros = 0x3030303030303030;
 	uint64_t w, other;
 	unsigned int n;
 
 	while (end - p >= 8) {
-		memcpy(&w, p, 8);
-		w = le64toh(w);		/* the first digit is in the lowest byte */
-		other = ((w & high) ^ zeros) | (((w + 0x0606060606060606) & high) ^ zeros);
+		w = load(p);
+		other = no_digits(w);
 		n = other ? (unsigned int)__builtin_ctzll(other) / 8 : 8;
 		if (!n)
 			return p;
-		/* zeros in front of fewer than eight; then pairs, and these are added up */
-		w = (w & 0x0f0f0f0f0f0f0f0f) << (64 - 8 * n);
-		w = w * 10 + (w >> 8);
-		w = ((w & 0x000000ff000000ff) * (100 + ((uint64_t)1000000 << 32)) +
-		     (w >> 16 & 0x000000ff000000ff) * (1 + ((uint64_t)10000 << 32))) >> 32;
-		*v = *v * (n == 8 ? 100000000 : ten[n]) + w;
+		/* zeros in front of fewer than eight */
+		*v = *v * whole[n] + eight(w << (64 - 8 * n));
 		p += n;
 		if (n < 8)
 			return p;
@@ -211,6 +237,61 @@ static inline const char *digits(const char *p, const char *end, uint64_t *v)
 		*v = *v * 10 + (uint64_t)(*p - '0');
 	return p;
 }
+
+#ifdef __SSE2__
+/* A bit for each of 16 bytes that is no digit. */
+static inline uint32_t no_digits16(const char *p)
+{
+	__m128i c = _mm_loadu_si128((const __m128i *)(const void *)p);
+
+	/* digits become the ten lowest signed numbers */
+	c = _mm_add_epi8(c, _mm_set1_epi8(INT8_MAX + 1 - '0'));
+	return (uint32_t)_mm_movemask_epi8(_mm_cmpgt_epi8(c, _mm_set1_epi8(INT8_MIN + 9)));
+}
+
+/*
+ * As scan() for up to 3 digits, a point and up to 15 digits, without branches that depend on how
+ * many these are, or on the sign: those of an array are of all kinds, and a wrong guess of the CPU
+ * takes longer than a number.  False: use scan().
+ */
+static inline bool scan_short(const char *first, const char *p, const char *end, struct number *n)
+{
+	/* as many bytes at the end of a word */
+	static const uint64_t last[24] = {
+		[9] = 0xff00000000000000, [10] = 0xffff000000000000, [11] = 0xffffff0000000000,
+		[12] = 0xffffffff00000000, [13] = 0xffffffffff000000, [14] = 0xffffffffffff0000,
+		[15] = 0xffffffffffffff00, [16 ... 23] = UINT64_MAX };
+	unsigned int i, k;
+	uint32_t others;
+
+	/* the words that end with the last digit begin up to 13 bytes before the number */
+	if (p - first < 16 || end - p < 33)
+		return false;
+	n->minus = *p == '-';
+	others = (no_digits16(p) | no_digits16(p + 16) << 16) >> n->minus;
+	p += n->minus;
+	i = others ? (unsigned int)__builtin_ctz(others) : 0;
+	others &= others - 1;
+	/* a zero in front of other digits is not JSON */
+	if (!i || i > 3 || p[i] != '.' || (*p == '0' && i > 1) || !others)
+		return false;
+	k = (unsigned int)__builtin_ctz(others) - i - 1;
+	if (!k || k > 15)
+		return false;
+	n->digits = eight(load(p) << (64 - 8 * i)) * whole[k];
+	p += i + 1 + k;
+	n->digits += eight(load(p - 16) & last[k]) * 100000000 + eight(load(p - 8) & last[k + 8]);
+	n->end = p;
+	n->exponent = -(int)k;
+	n->long_ = false;
+	return *p == ',';
+}
+#else
+static inline bool scan_short(const char *first, const char *p, const char *end, struct number *n)
+{
+	return false;
+}
+#endif
 
 /* Scan a number that begins at p.  Returns false with n->error, at n->end. */
 static inline bool scan(const char *p, const char *end, struct number *n)
@@ -343,7 +424,8 @@ static inline bool nearest(const struct number *n, double *v)
 		d = quotient(n->digits, (unsigned int)-n->exponent);
 	else
 		return false;
-	*v = n->minus ? -d : d;
+	/* no branch: the signs of an array have no order */
+	*v = copysign(d, 0.5 - n->minus);
 	return true;
 }
 
@@ -383,7 +465,8 @@ size_t js_reals(struct js *j, char *to, size_t size, size_t most)
 	for (k = 0; k < most; k++) {
 		while (p < end && (*p == ' ' || *p == '\n'))
 			p++;
-		if (!scan(p, end, &n) || n.end == end || *n.end != ',' || !nearest(&n, &d))
+		if ((!scan_short(j->start, p, end, &n) &&
+		     (!scan(p, end, &n) || n.end == end || *n.end != ',')) || !nearest(&n, &d))
 			break;
 		f = (float)d;
 		if (size == 4 && isinf(f))
