@@ -39,7 +39,6 @@
 #define TICK_NS		1000000000u
 #define SCRATCH		65536u
 #define SMALL_AS	((rlim_t)4 << 30) /* a limit of the address space (ulimit -v) */
-#define SMALL_OPS	8192
 #define FIRST_FD	3		/* of socket activation */
 
 uint64_t now_ns(void)
@@ -769,13 +768,9 @@ int serve_run(struct server *sv)
 	if (!sched_getaffinity(0, sizeof(cpus), &cpus) &&
 	    (unsigned int)CPU_COUNT(&cpus) < sv->cfg.loops + sv->cfg.workers)
 		pc.spin_ns = 0;
-	/* engines that cannot choose their addresses reserve those of all ops and vars at once */
-	if (!getrlimit(RLIMIT_AS, &as) && as.rlim_cur < SMALL_AS) {
-		pc.max_ops = pc.max_vars = SMALL_OPS;
-		pc.max_threads = sv->cfg.loops + sv->cfg.workers +
-			text_threads(&sv->cfg) + 32;
+	/* each arena of the heap reserves 64 MB of addresses */
+	if (!getrlimit(RLIMIT_AS, &as) && as.rlim_cur < SMALL_AS)
 		mallopt(M_ARENA_MAX, 2);
-	}
 	/* a loop runs no layers; runs in flight are bounded, so the window is not reached */
 	pc.window_policy = PAWL_WINDOW_FAIL;
 	for (i = 0; i < ENGINES; i++) {
