@@ -55,6 +55,8 @@ _SIZE = ctypes.sizeof(c.OpStruct)
 _PARTS = [struct.Struct("@" + part) for part in c.OP_PARTS]
 _PACK, _ARG, _REST = _PARTS[1].pack_into, c.OpStruct.arg.offset, c.OpStruct.deadline_ns.offset
 _COMPLETION = struct.Struct(c.COMPLETION_FORMAT)
+_REAP = 256			# completions that a loop takes at once
+_ZEROS = memoryview(bytes(_COMPLETION.size * _REAP))
 _ROOM = 16			# vars of an op for which a buffer has room
 _SLICE_NS = 200_000_000		# the main thread returns from a wait this often, for signals
 _POLL = 0.1			# seconds after which a waiting thread asks the library again
@@ -656,12 +658,17 @@ class Op(_NoCopy):
 
     def __await__(self):
         if not self._done:
-            if self._engine._h is not None:
+            h = self._engine._h
+            if h is not None and h.forked:
                 self._engine._handle()
-            loop = asyncio.get_running_loop()
-            future = loop.create_future()
-            if self._queue is not None and self._queue.loop() is loop:
-                self._queue.waiters.setdefault(self._key, []).append(future)
+            loop = _get_running_loop() or asyncio.get_running_loop()
+            future, queue = loop.create_future(), self._queue
+            if queue is not None and queue.loop() is loop:
+                waiters = queue.waiters.get(self._key)
+                if waiters is None:
+                    queue.waiters[self._key] = [future]
+                else:
+                    waiters.append(future)
                 if self._done:
                     _settle(future)
             elif self._on_done(lambda: _tell(loop, future)):
@@ -673,7 +680,7 @@ class Op(_NoCopy):
             except asyncio.CancelledError:
                 self.cancel(poison=self._poison)
                 raise
-        return self.result()
+        return self._result if self._fault is None and self._done else self.result()
 
 
 def _settle(future):
@@ -863,33 +870,43 @@ class _LoopQueue:
 
     def __init__(self, engine, loop, cq=None):
         self.handle, self.loop, self.waiters = engine._handle(), weakref.ref(loop), {}
+        self.left = True	# the buffer may have something
         self.cq = cq or _cq_create(engine)
         self.fd = check(held.pawl_cq_fd(self.handle.ptr, self.cq))
-        self.buffer = ctypes.create_string_buffer(_COMPLETION.size * 256)
-        self.view = memoryview(self.buffer)
+        self.buffer = ctypes.create_string_buffer(_COMPLETION.size * _REAP)
+        self.view = memoryview(self.buffer).cast("B")
         loop.add_reader(self.fd, self.drain)
 
     def settle(self):
         """Continue those who await what is in the buffer, and empty it."""
+        n = 0
         for key, _, _ in _COMPLETION.iter_unpack(self.view):
             if not key:
                 break
+            n += _COMPLETION.size
             op = _live.get(key)
             if op is not None:
                 op._finish()		# _release() has failed
             for future in self.waiters.get(key, ()):
-                _settle(future)
+                if not future.done():
+                    future.set_result(None)
             self.waiters.pop(key, None)
-        ctypes.memset(self.buffer, 0, len(self.buffer))
+        self.view[:n] = _ZEROS[:n]
 
     def drain(self):
         try:
-            self.settle()		# what is left if it was interrupted
+            if self.left:
+                self.settle()		# what is left if it was interrupted
             for _ in range(4):
-                if self.handle is None or \
-                        held.pawl_cq_reap(self.handle.ptr, self.cq, self.buffer, 256) <= 0:
+                if self.handle is None:
                     return False
-                self.settle()
+                self.left = True
+                n = held.pawl_cq_reap(self.handle.ptr, self.cq, self.buffer, _REAP)
+                if n > 0:
+                    self.settle()
+                self.left = False
+                if n < _REAP:
+                    return False
             return True
         except BaseException:
             self.loop().call_soon(self.drain)
@@ -1089,6 +1106,7 @@ class Engine(_NoCopy):
         self._unseen, self._loops = _Unseen(), weakref.WeakKeyDictionary()
         self._kept, self._garbage = set(), deque()	# _Drop
         self._queues, self._epoch, self._lost = [], 0, False
+        self._last = None	# the queue of the loop that pushed last
         config = c.Config()
         lib.pawl_config_init_size(config, ctypes.sizeof(config))
         if kind not in self._KINDS:
@@ -1371,9 +1389,12 @@ class Engine(_NoCopy):
         else:
             loop = _get_running_loop()
             if loop is not None:
-                op._queue = self._loops.get(loop) or self._loop_queue(loop)
+                at = self._last
+                if at is None or at.loop() is not loop:
+                    at = self._last = self._loops.get(loop) or self._loop_queue(loop)
+                op._queue = at
                 flags |= c.OP_CQ
-                queue = op._queue.cq
+                queue = at.cq
         if deadline is not None:
             flags |= c.OP_DEADLINE
             when = _deadline_ns(deadline)
