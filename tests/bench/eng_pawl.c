@@ -30,7 +30,10 @@ static void create_kind(struct host *h, int kind, int workers)
 	struct pawl_config cfg;
 	int cpus[8], i;
 
+	/* The default of spin_ns follows the CPUs that all threads of the program may use. */
+	bench_unpin_self();
 	pawl_config_init(&cfg);
+	bench_pin_self(0);
 	cfg.kind = kind;
 	cfg.workers = workers;
 	cfg.prefault = bench_opts.prefault;
