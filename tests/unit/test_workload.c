@@ -393,8 +393,75 @@ START_TEST(test_the_longest_time_of_a_task)
 			 "{\"id\": \"a\", \"runtimeInSeconds\": %s}"), list[i].seconds);
 		OK(loads(json, &r));
 		ck_assert_msg(r.ops[0].end == list[i].ns, "%s", list[i].seconds);
+		ck_assert_uint_eq(r.nonsense, i == 1 || i == 2);
 		rec_free(&r);
 	}
+}
+END_TEST
+
+#define EVENT(ph, tid, ts, more) \
+	"{\"ph\": \"" ph "\", \"tid\": " #tid ", \"ts\": " ts more "}"
+
+/* An event with a duration is a slice, and so are a begin and an end.  What is neither is counted. */
+START_TEST(test_the_events_of_chrome)
+{
+	static const struct { const char *events; u32 ops, nonsense; u64 ns; } list[] = {
+		{ EVENT("X", 1, "1", ", \"dur\": 2"), 1, 0, 2000 },
+		{ EVENT("X", 1, "-3", ", \"dur\": 2") "," EVENT("X", 1, "0.5", ""), 2, 0, 2000 },
+		{ EVENT("X", 1, "1", ", \"dur\": -1") "," EVENT("X", 1, "1", ", \"dur\": \"1\"") ","
+		  EVENT("X", 1, "\"1\"", ", \"dur\": 1") "," EVENT("X", 1, "1e300", ""), 0, 4, 0 },
+		/* the inner one of thread 1, and that of thread 2 */
+		{ EVENT("B", 1, "1", "") "," EVENT("B", 2, "2", "") "," EVENT("B", 1, "3", "") ","
+		  EVENT("E", 1, "7", "") "," EVENT("E", 1, "9", "") "," EVENT("E", 2, "8", ""),
+		  2, 0, 10000 },
+		{ EVENT("E", 1, "1", "") "," EVENT("B", 1, "2", "") "," EVENT("E", 2, "3", ""), 0, 3, 0 },
+		{ EVENT("B", 1, "5", "") "," EVENT("E", 1, "4", ""), 0, 1, 0 },
+		/* none of them is a slice of a thread */
+		{ EVENT("b", 1, "1", "") "," EVENT("i", 1, "1", "") "," EVENT("C", 1, "\"\"", ""), 0, 0, 0 },
+	};
+	struct recording r;
+	char json[1024];
+	u32 i;
+
+	for (i = 0; i < COUNT(list); i++) {
+		snprintf(json, sizeof(json), "{\"traceEvents\": [%s]}", list[i].events);
+		OK(loads(json, &r));
+		ck_assert_str_eq(r.format, "chrome");
+		ck_assert_msg(r.nops == list[i].ops && r.nonsense == list[i].nonsense &&
+			      r.length == list[i].ns, "%u: %zu ops, %llu, %llu ns", i, r.nops,
+			      (unsigned long long)r.nonsense, (unsigned long long)r.length);
+		rec_free(&r);
+	}
+}
+END_TEST
+
+/* What nests as deep as a file can say is refused: what is done per level would not end. */
+START_TEST(test_how_deep_slices_nest)
+{
+	char *path = temp_path();
+	struct recording r;
+	u32 i, depth;
+	FILE *f;
+
+	for (depth = 10000; depth <= 10001; depth++) {
+		f = fopen(path, "w");
+		MUST(f);
+		fputs("[", f);
+		for (i = 0; i < depth; i++)
+			fprintf(f, "%s{\"ph\": \"X\", \"ts\": %u, \"dur\": %u}", i ? ", " : "", i,
+				2 * (depth - i));
+		fputs("]", f);
+		MUST(!fclose(f));
+		if (depth == 10000) {
+			load(path, &r);
+			ck_assert_uint_eq(r.nops, 1);
+			rec_free(&r);
+		} else {
+			ck_assert_int_eq(workload_load(path, &r, text, sizeof(text)), -EBADMSG);
+			ck_assert_msg(strstr(text, "nests more than 10000 deep") != NULL, "%s", text);
+		}
+	}
+	unlink(path);
 }
 END_TEST
 
@@ -424,6 +491,9 @@ START_TEST(test_what_is_said_of_a_workload_that_is_refused)
 		  ": a file without a name, of task: a" },
 		{ "{\"workflow\": {}}", ": no workflow.specification.tasks" },
 		{ "{\"nodes\": [{\"id\": 1.5}]}", ": a node without an id" },
+		{ "{\"nodes\": [{\"id\": 1}, {\"id\": 2}, {\"id\": 1}]}", ": two nodes of one id" },
+		{ "{\"nodes\": [{\"id\": 1, \"parent\": 2}, {\"id\": 2, \"parent\": 1}]}",
+		  ": nodes contain each other" },
 		{ "{\"nodes\": {}}",
 		  ": neither a recording, nor WfFormat, nor a trace of PyTorch or Chrome" },
 		{ "{\"workflow\": [], \"node\": []}",
@@ -497,7 +567,8 @@ START_TEST(test_files_of_the_size_of_a_buffer)
 }
 END_TEST
 
-SUITE("workload", test_a_list_of_tensors_is_written_as_a_whole, test_the_longest_time_of_a_task,
+SUITE("workload", test_the_events_of_chrome, test_how_deep_slices_nest,
+      test_a_list_of_tensors_is_written_as_a_whole, test_the_longest_time_of_a_task,
       test_an_operator_that_another_one_names_as_its_parent_is_no_op,
       test_an_operator_that_contains_only_light_ones_is_the_op,
       test_parents_are_found_in_any_order, test_which_values_are_tensors,

@@ -274,14 +274,17 @@ static int stack_push(struct flow *f, struct line *l, struct fop *o, bool node)
 }
 
 /* A body of this thread ended, and with it what is above, which began in a wait of it. */
-static void stack_pop(struct line *l, struct fop *o, bool node)
+static int stack_pop(struct flow *f, struct line *l, struct fop *o, bool node)
 {
 	size_t i = l->depth;
 
 	while (i && (l->stack[i - 1].op != o || l->stack[i - 1].node != node))
 		i--;
+	if (!i && reader_missed(&f->rd, l->depth))
+		return DIFFERS;
 	while (i && l->depth >= i)
 		op_drop(l->stack[--l->depth].op);
+	return 0;
 }
 
 /* The op has its accesses and their versions. */
@@ -429,8 +432,8 @@ static int on_node(struct flow *f, struct line *l, const struct event *e, struct
 		o->succ[o->nsucc++] = (uint32_t)event_number(&in);
 	}
 	if (end)
-		stack_pop(l, o, true);
-	return end || n->async ? 0 : stack_push(f, l, o, true);
+		return stack_pop(f, l, o, true);
+	return n->async ? 0 : stack_push(f, l, o, true);
 }
 
 static int on_begin(struct flow *f, struct line *l, const struct event *e, struct fop *o)
@@ -461,9 +464,13 @@ static int on_begin(struct flow *f, struct line *l, const struct event *e, struc
 
 static int on_end(struct flow *f, struct line *l, const struct event *e, struct fop *o)
 {
+	int rc;
+
 	if (o->o.ended)
 		return DIFFERS;
-	stack_pop(l, o, false);
+	rc = stack_pop(f, l, o, false);
+	if (rc)
+		return rc;
 	o->o.ended = true;
 	o->o.end = ns_of(f, e->time);
 	o->o.status = (int32_t)e->status;

@@ -33,6 +33,7 @@ struct reader {
 	uint32_t *ophash, *varhash;
 	size_t ophash_size, varhash_size;
 	uint64_t cycles0, cycles1, ns0, ns1;
+	uint64_t missed;	/* see reader_missed() */
 	char *err;
 	size_t errlen;
 };
@@ -48,6 +49,16 @@ int reader_grow(struct reader *rd, void **p, size_t n, size_t *cap, size_t size)
  * the file.
  */
 int reader_chunks(struct reader *rd, const unsigned char *data, size_t len);
+/*
+ * A body that ended was not among the `depth` open ones of its thread.  Is that so often, and are
+ * they so many, that the file was made for it?
+ */
+static inline bool reader_missed(struct reader *rd, size_t depth)
+{
+	rd->missed += depth > 64 ? depth : 0;
+	return rd->missed > 1000000000;
+}
+
 /* Join the begin and the end of each body of a launch.  Returns 0, or 1 + the index of a second one. */
 uint64_t rec_nodes_join(struct rec_node *nodes, size_t *n);
 

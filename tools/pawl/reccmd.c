@@ -304,6 +304,8 @@ static int info(struct source *s)
 		       r->covered < .9 ? ": warning: the ops are not what takes the time" : "");
 	else if (r->covered < 0)
 		printf("covered    the trace has no times\n");
+	if (r->nonsense)
+		printf("left out   %" PRIu64 " events and times that have no meaning\n", r->nonsense);
 	if (r->nwaits)
 		printf("waits      %zu\n", r->nwaits);
 	if (r->foreign)

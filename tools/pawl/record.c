@@ -325,7 +325,7 @@ static int stack_push(struct cursor *c, struct state *st, const struct rec_op *o
 }
 
 /* A body ended, and with it what is above, which began in a wait of it. */
-static void stack_pop(struct cursor *c, struct state *st, const struct rec_op *o)
+static int stack_pop(struct cursor *c, struct state *st, const struct rec_op *o)
 {
 	size_t i = st->depth;
 
@@ -333,6 +333,9 @@ static void stack_pop(struct cursor *c, struct state *st, const struct rec_op *o
 		i--;
 	if (i)
 		st->depth = i - 1;
+	else if (reader_missed(c->rd, st->depth))
+		return bad_event(c, "bodies end in no order, op %u.%u the last", o->index, o->gen);
+	return 0;
 }
 
 /*
@@ -406,8 +409,8 @@ static int get_node(struct cursor *c, struct state *st, unsigned int kind, bool 
 		return rc;
 	r->nodes[r->nnodes++] = node;
 	if (end)
-		stack_pop(c, st, o);
-	return end || node.async ? 0 : stack_push(c, st, o);
+		return stack_pop(c, st, o);
+	return node.async ? 0 : stack_push(c, st, o);
 }
 
 static int get_begin(struct cursor *c, struct state *st, bool first)
@@ -482,11 +485,10 @@ static int get_end(struct cursor *c, struct state *st, unsigned int kind, bool f
 	if (o->ended || o->undone)
 		return bad_event(c, "op %u.%u ends %s", index, gen,
 				 o->ended ? "twice" : "and was refused");
-	stack_pop(c, st, o);
 	o->ended = true;
 	o->end = time;
 	o->status = status;
-	return 0;
+	return stack_pop(c, st, o);
 }
 
 static int get_wait(struct cursor *c, struct state *st, unsigned int kind, bool first)

@@ -109,6 +109,7 @@ struct recording {
 	uint64_t length;	/* ns from the first to the last chunk */
 	uint64_t chunks, bytes, lost;
 	uint64_t foreign;	/* begins and ends of ops pushed before the recording */
+	uint64_t nonsense;	/* of other formats: events and times left out */
 	bool ended;		/* the recording was stopped; otherwise the file is truncated */
 	uint64_t whole;		/* bytes that were read */
 

@@ -75,6 +75,9 @@ static int replay_times(const char *self, const char *path, const struct replay_
 	if (r->covered > 0 && r->covered < .9)
 		fprintf(stderr, "%s: %s: warning: the ops cover %.1f %% of the time of the trace\n", self,
 			path, r->covered * 100);
+	if (r->nonsense)
+		fprintf(stderr, "%s: %s: warning: %" PRIu64 " events and times that have no meaning "
+			"are left out\n", self, path, r->nonsense);
 	for (; !rc && times; times--) {
 		rc = replay_source(&s, devices, opt, &res);
 		if (rc)
@@ -86,9 +89,12 @@ static int replay_times(const char *self, const char *path, const struct replay_
 		if (r->nedges)
 			printf(", %" PRIu64 " parents", res.edges);
 		printf(" in %.3f ms on %u ", (double)res.ns / 1e6, res.threads);
-		if (opt->workers > 0)
+		if (opt->workers > 0 && res.threads <= (unsigned int)opt->workers)
 			printf("of %d ", opt->workers);
-		printf("thread%s: ", res.threads == 1 && opt->workers <= 1 ? "" : "s");
+		printf("thread%s", res.threads == 1 && opt->workers <= 1 ? "" : "s");
+		if (opt->workers > 0 && res.threads > (unsigned int)opt->workers)
+			printf(", with those that the properties of ops ask for");
+		printf(": ");
 		if (res.wrong) {
 			printf("%" PRIu64 " out of order; first: %s\n", res.wrong, res.first);
 			rc = 1;

@@ -8,9 +8,10 @@
  * storage of an argument is a view and counts as a read.  Times are in traces to which those of a
  * profiler were added; kernels of a GPU then belong to the operator that launched them.
  *
- * Traces of Chrome, among them those of torch.profiler (Kineto) and of pawl: a slice is an op, see
- * slices_choose().  They have no data, so the ops of a thread follow each other, and an arrow is a
- * dependence.  In a trace of pawl only the arrows are, because its threads take what is ready.
+ * Traces of Chrome, among them those of torch.profiler (Kineto) and of pawl: a slice, one event
+ * or its begin and its end, is an op, see slices_choose().  They have no data, so the ops of a
+ * thread follow each other, and an arrow is a dependence.  In a trace of pawl only the arrows are,
+ * because its threads take what is ready.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -143,6 +144,7 @@ struct node {
 	json_int_t id;
 	size_t parent;		/* its place, or NONE */
 	size_t child, next;	/* places in the order of ids, or NONE */
+	uint32_t depth;		/* 1 + that of its parent */
 	json_int_t correlation;	/* of a kernel and its launch, or 0 */
 	double seconds;		/* measured, or 0 */
 	double kernels;		/* of the kernels of an op */
@@ -154,6 +156,7 @@ struct node {
 };
 
 #define NONE SIZE_MAX
+#define DEEPEST 10000u		/* so that a walk from a node to its root is short */
 
 /* Does the operator only allocate, view, fill or copy tensors? */
 static bool is_light(const char *name)
@@ -191,6 +194,12 @@ static const char *text_of(const json_t *text)
 	return s ? s : "";
 }
 
+/* What does not fit correlates with nothing. */
+static json_int_t correlation_of(double v)
+{
+	return v > -9e18 && v < 9e18 ? (json_int_t)v : 0;
+}
+
 static struct node node_make(const char *name, const char *cat, double us)
 {
 	struct node n = { .parent = NONE, .child = NONE, .next = NONE, .seconds = us > 0 ? us / 1e6 : 0 };
@@ -209,7 +218,7 @@ static void node_read(struct node *n, const json_t *json)
 	*n = node_make(text_of(json_object_get(json, "name")), text_of(field(json, "cat")),
 		       us > 0 ? us : number_of(json, "dur"));
 	n->id = json_integer_value(json_object_get(json, "id"));
-	n->correlation = (json_int_t)number_of(json, "correlation");
+	n->correlation = correlation_of(number_of(json, "correlation"));
 	n->operator |= !n->kernel && *schema_of(json);
 }
 
@@ -314,6 +323,11 @@ static int kernels_move(struct import *im, struct node *nodes, size_t n)
 	return 0;
 }
 
+static void deepen(struct node *nodes, size_t i)
+{
+	nodes[i].depth = 1 + (nodes[i].parent == NONE ? 0 : nodes[nodes[i].parent].depth);
+}
+
 /* The parents are known: link the children of each node. */
 static int tree_link(struct import *im, struct node *nodes, size_t n)
 {
@@ -327,6 +341,12 @@ static int tree_link(struct import *im, struct node *nodes, size_t n)
 		nodes[i].next = nodes[p].child;
 		nodes[p].child = i;
 	}
+	if (!rc)
+		tree_walk(nodes, n, deepen, nothing);
+	for (i = 0; !rc && i < n; i++)
+		if (!nodes[i].depth || nodes[i].depth > DEEPEST)
+			rc = import_refuse(im, nodes[i].depth ? "nests more than 10000 deep" :
+					   "nodes contain each other", NULL);
 	return rc;
 }
 
@@ -436,8 +456,12 @@ int import_pytorch(struct import *im, const json_t *root)
 		qsort(sorted, n, sizeof(*sorted), node_cmp);
 		for (i = 0; i < n; i++)
 			node_read(&nodes[i], sorted[i]);
-		rc = tree_make(im, sorted, nodes, n);
+		for (i = 1; !rc && i < n; i++)
+			if (nodes[i].id == nodes[i - 1].id)
+				rc = import_refuse(im, "two nodes of one id", NULL);
 	}
+	if (!rc)
+		rc = tree_make(im, sorted, nodes, n);
 	if (!rc) {
 		ops_choose(nodes, n);
 		launchers_choose(im->r, nodes, n);
@@ -466,7 +490,7 @@ struct slice {
 	double ts, end;		/* us */
 	json_int_t correlation;
 	uint32_t track;
-	uint32_t op;		/* its number in the recording, or REC_NONE */
+	uint32_t op;		/* its number in the recording, or REC_NONE; while open, what is around it */
 };
 
 /* An end of an arrow. */
@@ -484,7 +508,8 @@ struct chrome {
 	struct slice *slices;
 	struct node *nodes;
 	struct flow *flows;
-	size_t n, cap, nflows, capflows;
+	uint32_t *open;		/* of each track: the innermost slice without an end, or REC_NONE */
+	size_t n, cap, nflows, capflows, nopen, capopen;
 	bool pawl;		/* pawl's own: arrows are its only order */
 };
 
@@ -551,6 +576,7 @@ void chrome_close(struct chrome *c)
 	free(c->slices);
 	free(c->nodes);
 	free(c->flows);
+	free(c->open);
 	free(c);
 }
 
@@ -559,23 +585,70 @@ bool chrome_empty(const struct chrome *c)
 	return !c->n && !c->nflows;
 }
 
-static int slice_read(struct chrome *c, const json_t *e, double ts, uint32_t track)
+static bool is_time(double us)
 {
-	double dur = json_number_value(json_object_get(e, "dur"));
-	int rc;
+	return us > -1e15 && us < 1e15;
+}
 
-	if (!(dur >= 0 && dur < 1e15))
-		return 0;
-	rc = import_room(c->im, (void **)&c->slices, c->n, &c->cap, sizeof(*c->slices));
+static int slice_read(struct chrome *c, const json_t *e, double ts, double dur, uint32_t track)
+{
+	int rc = import_room(c->im, (void **)&c->slices, c->n, &c->cap, sizeof(*c->slices));
+
 	if (!rc)
 		c->slices[c->n++] = (struct slice){
 			.name = import_name(c->im, text_of(json_object_get(e, "name"))),
 			.cat = import_name(c->im, text_of(json_object_get(e, "cat"))),
 			.ts = ts, .end = ts + dur, .track = track, .op = REC_NONE,
-			.correlation = (json_int_t)json_number_value(
-				json_object_get(json_object_get(e, "args"), "correlation")),
+			.correlation = correlation_of(json_number_value(
+				json_object_get(json_object_get(e, "args"), "correlation"))),
 		};
 	return rc;
+}
+
+/* A slice of two events.  It is open until its end is read. */
+static int slice_begin(struct chrome *c, const json_t *e, double ts, uint32_t track)
+{
+	int rc = 0;
+
+	while (!rc && c->nopen <= track) {
+		rc = import_room(c->im, (void **)&c->open, c->nopen, &c->capopen, sizeof(*c->open));
+		if (!rc)
+			c->open[c->nopen++] = REC_NONE;
+	}
+	if (!rc)
+		rc = slice_read(c, e, ts, -1, track);
+	if (rc)
+		return rc;
+	c->slices[c->n - 1].op = c->open[track];
+	c->open[track] = (uint32_t)c->n - 1;
+	return 0;
+}
+
+static void slice_end(struct chrome *c, double ts, uint32_t track)
+{
+	uint32_t i = track < c->nopen ? c->open[track] : REC_NONE;
+
+	if (i == REC_NONE) {
+		c->im->r->nonsense++;
+		return;
+	}
+	c->open[track] = c->slices[i].op;
+	c->slices[i].op = REC_NONE;
+	c->slices[i].end = ts;
+}
+
+/* Drop the slices without an end, and those that end before they begin. */
+static void slices_close(struct chrome *c)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < c->n; i++)
+		if (c->slices[i].end >= c->slices[i].ts)
+			c->slices[n++] = c->slices[i];
+	for (i = 0; i < n; i++)
+		c->slices[i].op = REC_NONE;
+	c->im->r->nonsense += c->n - n;
+	c->n = n;
 }
 
 static int flow_read(struct chrome *c, const json_t *e, double ts, uint32_t track, bool begin)
@@ -596,16 +669,31 @@ static int flow_read(struct chrome *c, const json_t *e, double ts, uint32_t trac
 int chrome_event(struct chrome *c, const json_t *e)
 {
 	const char *ph = text_of(json_object_get(e, "ph"));
-	const json_t *at = json_object_get(e, "ts");
-	double ts = json_number_value(at);
+	const json_t *at = json_object_get(e, "ts"), *took = json_object_get(e, "dur");
+	double ts = json_number_value(at), dur = json_number_value(took);
 	uint32_t track;
 
-	if (!*ph || ph[1] || !strchr("Xsf", *ph) || !json_is_number(at) || !(ts >= 0 && ts < 1e18))
+	if (!*ph || ph[1] || !strchr("XBEsf", *ph))
 		return 0;
+	if (!json_is_number(at) || !is_time(ts) ||
+	    (*ph == 'X' && took && !(json_is_number(took) && dur >= 0 && is_time(dur)))) {
+		c->im->r->nonsense++;
+		return 0;
+	}
 	track = track_of(c, e);
-	if (track == UINT32_MAX)
+	if (track == UINT32_MAX || c->n >= REC_NONE - 1)
 		return import_oom(c->im);
-	return *ph == 'X' ? slice_read(c, e, ts, track) : flow_read(c, e, ts, track, *ph == 's');
+	switch (*ph) {
+	case 'X':
+		return slice_read(c, e, ts, dur, track);
+	case 'B':
+		return slice_begin(c, e, ts, track);
+	case 'E':
+		slice_end(c, ts, track);
+		return 0;
+	default:
+		return flow_read(c, e, ts, track, *ph == 's');
+	}
 }
 
 /* What contains a slice on its track is its parent, and what launched a kernel that of the kernel. */
@@ -772,6 +860,7 @@ int import_chrome(struct chrome *c, const json_t *root)
 	int rc = 0;
 
 	c->pawl = json_object_get(json_object_get(root, "otherData"), "arrows_missing");
+	slices_close(c);
 	if (c->n)
 		qsort(c->slices, c->n, sizeof(*c->slices), slice_cmp);
 	c->nodes = calloc(c->n + 1, sizeof(*c->nodes));

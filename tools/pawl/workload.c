@@ -116,8 +116,10 @@ int import_op(struct import *im, const char *name, double seconds, int64_t prior
 
 	if (rc)
 		return rc;
-	if (!(seconds > 0 && seconds < 1e9))
+	if (!(seconds >= 0 && seconds < 1e9)) {
 		seconds = 0;
+		r->nonsense++;
+	}
 	r->ops[r->nops] = (struct rec_op){
 		.parent = REC_NONE, .name = import_name(im, name), .access = r->naccesses, .begun = true,
 		.ended = true, .index = (uint32_t)r->nops, .push = r->nops, .begin = r->length,
