@@ -35,22 +35,28 @@ using std::this_thread::sync_wait;
 namespace ex = reference;
 #endif
 #include <pawl/pawl.hpp>
+#include "../sanitized.h"
 #include "must.hh"
 
 using namespace std::chrono_literals;
 
 static std::atomic<int> allocations{0};
 
-void *operator new(std::size_t n)
+#if !SANITIZED	/* a sanitizer has these operators itself */
+__attribute__((noinline)) void *operator new(std::size_t n)
 {
 	allocations++;
 	if (void *p = std::malloc(n))
 		return p;
 	throw std::bad_alloc();
 }
-void *operator new(std::size_t n, const std::nothrow_t &) noexcept { return std::malloc(n); }
-void operator delete(void *p) noexcept { std::free(p); }
-void operator delete(void *p, std::size_t) noexcept { std::free(p); }
+__attribute__((noinline)) void *operator new(std::size_t n, const std::nothrow_t &) noexcept
+{
+	return std::malloc(n);
+}
+__attribute__((noinline)) void operator delete(void *p) noexcept { std::free(p); }
+__attribute__((noinline)) void operator delete(void *p, std::size_t) noexcept { std::free(p); }
+#endif
 
 static pawl::config with_workers(int n)
 {
