@@ -669,7 +669,6 @@ struct server {
 	struct loop loops[MAX_LOOPS];
 	unsigned int took, drained; /* main: loops that have the new table, that are empty */
 	u32 closing;			/* A: SIGTERM has arrived: answers end connections */
-	u64 texts_wait;			/* A: texts that wait for a thread */
 	/* main */
 	struct entry **entries;
 	unsigned int nentries, room;

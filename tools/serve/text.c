@@ -5,9 +5,9 @@
  * To read or write a text of megabytes takes as long as thousands of requests, so ops of the
  * engine do it, while the loop continues.  They have the engine's priority queue, whose threads
  * run nothing else: a text does not wait for a layer that takes seconds, nor a run for a text,
- * and the kernel divides the CPUs among them.  A loop has as many ops in flight as its share of
- * these threads.  Texts take turns, so that a small one does not wait for a large one: an op looks
- * each PIECE_NS whether another text waits, and then the loop pushes the rest behind that.
+ * and the kernel divides the CPUs among them.  An op works for about PIECE_NS; then the loop
+ * pushes the next one.  A loop has as many ops in flight as its share of these threads, and its
+ * texts take turns, so that a small one does not wait for a large one.
  *
  * Ownership: the op owns the text, and what its step reads and writes, from its push until the
  * loop receives its message.
@@ -28,7 +28,6 @@ unsigned int text_threads(const struct config *cfg)
 
 static void append(struct loop *l, struct text *t)
 {
-	add_relaxed(&l->sv->texts_wait, 1);
 	t->next = NULL;
 	*(l->texts ? l->texts_tail : &l->texts) = t;
 	l->texts_tail = &t->next;
@@ -52,13 +51,9 @@ static void arrived(struct msg *m)
 static int piece(struct pawl_run *run, void *arg)
 {
 	struct text *t = arg;
-	struct server *sv = t->loop->sv;
 
 	(void)run;
-	add_relaxed(&sv->texts_wait, (u64)-1);
-	do
-		t->status = t->step(t, now_ns() + PIECE_NS);
-	while (t->status == -EAGAIN && !load_relaxed(&sv->texts_wait));
+	t->status = t->step(t, now_ns() + PIECE_NS);
 	port_send(&t->loop->port, &t->msg, arrived, t);
 	return 0;
 }
@@ -82,7 +77,6 @@ static void push(struct loop *l)
 		if (!pawl_push_batch(l->sv->e[WORKERS], &op, 1))
 			continue;
 		/* the engine has no memory: without an op the loop does it */
-		add_relaxed(&l->sv->texts_wait, (u64)-1);
 		do
 			t->status = t->step(t, UINT64_MAX);
 		while (t->status == -EAGAIN);
