@@ -403,6 +403,8 @@ void do_group(void)
 			GOOD(rc == -EBUSY && (ops || g || w->depth || !w->det));
 			return;
 		}
+		/* Again: with workers they may have ended meanwhile. */
+		group_model(g, &ops, &cost);
 		GOOD(!ops);
 		GOOD(pawl_group_count(w->e, gr->h, &n, NULL) == -ESTALE);
 		GOOD(pawl_group_cancel(w->e, gr->h) == -ESTALE);
